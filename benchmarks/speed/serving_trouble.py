@@ -105,9 +105,11 @@ def settled_mib(parent: int, num_workers: int) -> float:
 
 def _shared_once(process: int) -> int:
     """KiB of a process, a page of N processes counted as an N-th."""
-    for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1])
+    # A worker may end meanwhile.
+    with suppress(OSError):
+        for line in Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1])
     return 0
 
 

@@ -162,7 +162,7 @@ def test_a_hostile_safetensors_is_a_weights_error(tmp_path: Path, content: bytes
     ("header", "said"),
     [
         (b"not json", "header: not valid JSON"),
-        (b'{"a":' * 50_000, "header: more than 100 levels of nesting"),
+        (b'{"a":' * 50_000 + b"1" + b"}" * 50_000, "header: (more than 100|101) levels of nesting"),
         (b" " * (2**24 + 1), "16,777,217 bytes; the limit for the header of weights is"),
         (header_of(a=entry(0, 8, [2]))[:-1] + b', "a": 1}', "header: .* the key 'a' appears"),
         *(

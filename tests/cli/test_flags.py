@@ -4,6 +4,7 @@ import contextlib
 import importlib
 import re
 import shlex
+import sys
 from dataclasses import dataclass, field, fields
 
 import pytest
@@ -174,5 +175,7 @@ def test_torchrun_hands_every_flag_on(command: str) -> None:
     read = get_args_parser().parse_args(given)
 
     assert read.training_script_args == given[4:]
-    with pytest.raises(SystemExit):
-        get_args_parser().parse_args([*given, "--start"])
+    if sys.version_info < (3, 14):
+        # Later versions hand all of them on.
+        with pytest.raises(SystemExit):
+            get_args_parser().parse_args([*given, "--start"])

@@ -26,6 +26,7 @@ from tidybert.tokenization import BertTokenizer
 
 DOCS = Path(__file__).parents[2] / "docs"
 ADDRESS = "127.0.0.1:8000"
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 TASKS: dict[str, tuple[Any, str]] = {
     "tickets-model": (Classification(["lost", "late"]), "text"),
     "people-model": (Tagging(["O", "B-PER", "I-PER"]), "words"),
@@ -90,6 +91,7 @@ def run_block(language: str, block: str, address: str) -> None:
             print(done.stdout.decode())
 
 
+@needs_curl
 def test_the_native_routes(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     ran = [language for language, _ in blocks("serving.md")]
     for language, block in blocks("serving.md"):
@@ -105,6 +107,7 @@ def test_the_native_routes(address: str, capsys: pytest.CaptureFixture[str]) -> 
         assert re.search(r"^(lost|late) 0\.\d{3,}$", printed, re.MULTILINE)
 
 
+@needs_curl
 def test_the_clients_of_others(
     address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

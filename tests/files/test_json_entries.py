@@ -65,7 +65,7 @@ def test_each_entry_has_its_line() -> None:
         ),
         ("[1,", "1: not JSON: Expecting value at column 4; for one object"),
         ("", "1: not JSON: Expecting value at column 1; for one object"),
-        ("[" * 100_000, " JSON that cannot be read: maximum recursion"),
+        ("[" * 100_000, " JSON that cannot be read: too many levels of nesting"),
     ],
 )
 def test_what_is_no_json_is_told_with_its_line(content: str, message: str) -> None:

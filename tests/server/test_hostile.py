@@ -68,7 +68,7 @@ BODIES: list[tuple[str, bytes, int, str | None]] = [
     ("NUL", b'{"inputs": "a \\u0000 cat"}', 200, None),
     ("NaN", b'{"inputs": "a", "top_k": NaN}', 422, "top_k"),
     ("a huge number", b'{"inputs": "a", "top_k": 1e400}', 422, "top_k"),
-    ("nesting", b'{"inputs": ' + b"[" * 20_000 + b"]" * 20_000 + b"}", 400, None),
+    ("nesting", b'{"inputs": ' + b"[" * 90_000, 400, None),
 ]
 
 

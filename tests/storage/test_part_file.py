@@ -121,9 +121,9 @@ def test_a_kill_costs_what_was_not_saved(
 
     child = os.fork()
     if not child:
-        grow(target, [b"one", b"two" * 10_000], advance=advance)
+        grow(target, [b"one", b"two" * 100_000], advance=advance)
     os.waitpid(child, 0)
-    assert (part_of(target).stat().st_size > 10_000) == (killed_after == 2)
+    assert (part_of(target).stat().st_size > 100_000) == (killed_after == 2)
 
     assert grow(target, [b"one"], resume=True) == Written(1, 0, 1)
     assert target.read_bytes() == b"HEADone"

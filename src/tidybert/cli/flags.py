@@ -178,7 +178,7 @@ def _texts(group: type) -> dict[str, str]:
     """The text below each field of a class; fields without one share that of the next field."""
     texts: dict[str, str] = {}
     waiting: list[str] = []
-    if not vars(group).get("__annotations__"):
+    if not inspect.get_annotations(group):
         # A class without fields of its own may have been made by a program.
         return texts
     for statement in _statements(group):

@@ -13,6 +13,7 @@ from tidybert.errors import DataError, LimitError, param
 from tidybert.files.text_lines import NUL_BYTE, wrong_byte
 from tidybert.storage.limits import DATA_JSON_BYTES
 
+TOO_DEEP: Final = "too many levels of nesting"
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _CLOSERS: Final = {"[": "]", "{": "}"}
 
@@ -124,5 +125,7 @@ def json_cursor(stream: BinaryIO, encoding: str, path: str) -> Iterator[JsonCurs
         ) from error
     except DataError:
         raise
-    except (ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise DataError(f"{path}: JSON that cannot be read: {TOO_DEEP}") from error
+    except ValueError as error:
         raise DataError(f"{path}: JSON that cannot be read: {error}") from error

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from tidybert.errors import DataError
-from tidybert.files.json_entries import json_cursor
+from tidybert.files.json_entries import TOO_DEEP, json_cursor
 from tidybert.files.raw_rows import Problem, Record
 from tidybert.files.read_options import ReadOptions
 from tidybert.files.read_report import ReadReport
@@ -71,7 +71,9 @@ def line_records(
                 value = json.loads(text)
             except json.JSONDecodeError as error:
                 yield Problem(number, f"not JSON: {error.msg} at column {error.colno}")
-            except (ValueError, RecursionError) as error:
+            except RecursionError:
+                yield Problem(number, f"JSON that cannot be read: {TOO_DEEP}")
+            except ValueError as error:
                 yield Problem(number, f"JSON that cannot be read: {error}")
             else:
                 yield _record(number, value)
