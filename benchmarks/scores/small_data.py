@@ -45,7 +45,9 @@ SETS: Final = (
 )  # fmt: skip
 TAGGED: Final = ("CoNLL-2003",)
 """The sets whose words are tagged: their score is an F1."""
-_FINE_TUNED: Final = {"head_start": "probe", "validation_fraction": 0.0}
+_FINE_TUNED: Final = {
+    "head_start": "probe", "validation_fraction": 0.0, "train_batch_size": 32,
+}  # fmt: skip
 _CONTRASTIVE: Final = {"head_start": "contrastive", "num_train_epochs": 0.0}
 WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
     "minilm": {},

@@ -113,6 +113,22 @@ def test_weighed_texts_are_fine_tuned(way: Callable[..., Way]) -> None:
     assert way(40, task_options=balanced) == (None, 80, "mean")
 
 
+def test_few_pairs_have_small_batches(sentence_model: Path, tiny_model: Path) -> None:
+    def batch(count: int, model: Path = sentence_model, **given: Any) -> int | None:
+        task = Classification(["no", "yes"])
+        pairs = [TextExample(f"t{n}", "another", "no", n) for n in range(count)]
+        job = FinetuningJob(task, model, pairs, None, TrainingArguments(**given))
+        found, why = with_best_way(job, TrainingExamples(task, pairs, None))
+        assert (why is None) == (found is job)
+        assert (found.arguments.head_start, found.arguments.pooling) == (None, None)
+        return found.arguments.train_batch_size
+
+    assert batch(16) == batch(1000) == 8
+    assert batch(1001) is None
+    assert batch(16, train_batch_size=32) == 32
+    assert batch(16, tiny_model) is None
+
+
 def test_other_jobs_stay_as_they_are(
     way: Callable[..., Way],
     tiny_model: Path,
@@ -122,7 +138,6 @@ def test_other_jobs_stay_as_they_are(
 ) -> None:
     assert way(16, model=tiny_model) == OPEN
     assert way(16, model="mini", vocab=tiny_model) == OPEN
-    assert way(16, pair="another") == OPEN
     assert way(16, task=Regression()) == OPEN
     assert way(16, teacher=tiny_run) == OPEN
     # The encoder of a directory whose vectors tidybert does not compute can still be trained.

@@ -45,7 +45,7 @@ def plain_loop(
         optimizer,
         lambda step: step / warmup if step < warmup else (num_steps - step) / (num_steps - warmup),
     )
-    size, norms, epoch = arguments.train_batch_size, [], 0
+    size, norms, epoch = arguments.batch_size, [], 0
     while len(norms) < num_steps:
         order = epoch_order(len(features), arguments.seed, epoch)
         for start in range(0, len(features), size):

@@ -14,7 +14,7 @@ from tidybert.training.training_arguments import TrainingArguments
 def test_the_defaults_are_those_of_the_paper() -> None:
     arguments = TrainingArguments()
 
-    assert arguments.train_batch_size == 32
+    assert arguments.batch_size == 32
     assert arguments.epochs == 3.0
     assert arguments.warmup_proportion == 0.1
     assert arguments.weight_decay == 0.01

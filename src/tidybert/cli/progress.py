@@ -151,7 +151,7 @@ def shown_texts(title: str, total: int | None = None) -> Iterator[Callable[[int]
 
 @contextmanager
 def shown_training(
-    metric: str, train_batch_size: int, track: "Track | None" = None
+    metric: str, batch_size: int, track: "Track | None" = None
 ) -> "Iterator[Callbacks]":
     """Callbacks of a fine-tuning: a bar for the steps, and a line for each evaluation.
 
@@ -169,7 +169,7 @@ def shown_training(
         def step(done: "StepReport") -> None:
             nonlocal last, examples, seconds
             last, examples, seconds = done, examples + done.num_examples, seconds + done.seconds
-            seen, total = done.step * train_batch_size, done.num_steps * train_batch_size
+            seen, total = done.step * batch_size, done.num_steps * batch_size
             show(
                 seen,
                 total,
@@ -179,7 +179,7 @@ def shown_training(
         def metrics(step: int, values: dict[str, Any]) -> None:
             assert last is not None
             rate = examples / seconds
-            left = (last.num_steps - step) * train_batch_size / rate
+            left = (last.num_steps - step) * batch_size / rate
             note(
                 f"step {step} of {last.num_steps}: loss {last.loss:.4f}, {metric} "
                 f"{values[metric]:.4f} on dev; {rate:.1f} examples/s, {clock(left)} left"

@@ -76,7 +76,7 @@ class BertEstimator(SavedEstimator):
     doc_stride: int | None = None
     num_train_epochs: float | None = TrainingArguments.num_train_epochs
     max_steps: int | None = TrainingArguments.max_steps
-    train_batch_size: int = TrainingArguments.train_batch_size
+    train_batch_size: int | None = TrainingArguments.train_batch_size
     tokens_per_batch: int = TrainingArguments.tokens_per_batch
     learning_rate: float | None = TrainingArguments.learning_rate
     warmup_proportion: float = TrainingArguments.warmup_proportion

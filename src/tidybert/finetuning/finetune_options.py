@@ -62,7 +62,7 @@ class FinetuneOptions(ReadingOptions, total=False):
     max_seq_length: int | None
     num_train_epochs: float | None
     max_steps: int | None
-    train_batch_size: int
+    train_batch_size: int | None
     tokens_per_batch: int
     learning_rate: float | None
     warmup_proportion: float

@@ -268,7 +268,7 @@ def _require_room(
     if job.out is None:
         return
     num_examples = len(examples.train) + len(examples.unlabelled)
-    per_epoch = math.ceil(num_examples / arguments.train_batch_size)
+    per_epoch = math.ceil(num_examples / arguments.batch_size)
     steps = math.ceil(per_epoch * arguments.epochs)
     steps = min(steps, arguments.max_steps or steps)
     # The words that occur in no example have no moments, and they may be nearly all.

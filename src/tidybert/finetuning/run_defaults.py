@@ -1,4 +1,4 @@
-"""What a fine-tuning takes where its arguments say nothing: rate, epochs, start and pooling."""
+"""What a fine-tuning takes where nothing says it: rate, epochs, batch, start and pooling."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +14,9 @@ def with_defaults(
     arguments: TrainingArguments, task: AnyTask, config: BertConfig, tell: Callable[[str], None]
 ) -> tuple[TrainingArguments, BertConfig]:
     """The arguments with the rate, the epochs and the start, and the encoder that pools so."""
-    arguments = replace(arguments, num_train_epochs=arguments.epochs)
+    arguments = replace(
+        arguments, num_train_epochs=arguments.epochs, train_batch_size=arguments.batch_size
+    )
     if arguments.learning_rate is None:
         arguments = arguments.for_width(config.hidden_size, of_tokens=not task.has_pooling)
         tell(

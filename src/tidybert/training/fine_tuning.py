@@ -83,7 +83,7 @@ class FineTuning(Objective):
         device = next(model.parameters()).device
         self.is_mixed = is_mixed(arguments.precision, device)
         note_slow_bfloat16(device, self.is_mixed, note)
-        self.steps_per_epoch = math.ceil(len(features) / arguments.train_batch_size)
+        self.steps_per_epoch = math.ceil(len(features) / arguments.batch_size)
         self.frozen = freeze(model, arguments.freeze_layers, arguments.freeze_embeddings)
         self.vocabulary = used_vocabulary(model, features)
         self.frozen_states = frozen_states(model, arguments.freeze_layers, features, note)
@@ -157,7 +157,7 @@ class FineTuning(Objective):
         if epoch != self._order_of_epoch:
             self._order = self.epoch_order(epoch)
             self._order_of_epoch = epoch
-        size = self.arguments.train_batch_size
+        size = self.arguments.batch_size
         return self._order[place * size : (place + 1) * size]
 
     def add_gradients(self, work: Work, numbers: torch.Generator) -> Tensor:

@@ -13,6 +13,7 @@ from tidybert.training.changes import MODEL, NOTHING, STEPS, argument
 SMALL_WIDTH: Final = 512
 """Encoders that are narrower take a higher learning rate than the paper's."""
 DEFAULT_EPOCHS: Final = 3.0
+DEFAULT_BATCH_SIZE: Final = 32
 HeadStart = Literal["probe", "contrastive", "random"]
 HeadPooling = Literal["cls", "mean"]
 Precision = Literal["auto", "float32", "bfloat16"]
@@ -33,8 +34,9 @@ class TrainingArguments:
     number of labels."""
     max_steps: int | None = argument(STEPS, None)
     """Stop after this many steps, even before --num-train-epochs."""
-    train_batch_size: int = argument(MODEL, 32)
-    """Examples in each step, that is, in each update of the weights."""
+    train_batch_size: int | None = argument(MODEL, None)
+    """Examples in each step, that is, in each update of the weights. If not set: 32, or 8 for few
+    labelled pairs."""
     tokens_per_batch: int = argument(NOTHING, 4096)
     """Split a step into parts of at most this many tokens and sum their gradients, to bound
     memory."""
@@ -88,6 +90,11 @@ class TrainingArguments:
     def epochs(self) -> float:
         """``num_train_epochs``, or 3 where it is not set."""
         return DEFAULT_EPOCHS if self.num_train_epochs is None else self.num_train_epochs
+
+    @property
+    def batch_size(self) -> int:
+        """``train_batch_size``, or 32 where it is not set."""
+        return DEFAULT_BATCH_SIZE if self.train_batch_size is None else self.train_batch_size
 
     @property
     def peak_rate(self) -> float:

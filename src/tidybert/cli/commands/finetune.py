@@ -107,7 +107,7 @@ def finetune(
         assert job.out is not None
         with (
             tracked(job.out, given.log_to, note) as track,
-            shown_training(metric, job.arguments.train_batch_size, track) as callbacks,
+            shown_training(metric, job.arguments.batch_size, track) as callbacks,
         ):
             yield callbacks
 

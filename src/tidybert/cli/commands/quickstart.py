@@ -92,7 +92,7 @@ def _quickstart(given: QuickstartFlags, out: Path) -> None:
         f"{NUM_TRAIN_EPOCHS} times. tidybert measures it on dev each time, and keeps the best "
         "weights."
     )
-    with shown_training(task.metric, arguments.train_batch_size) as callbacks:
+    with shown_training(task.metric, arguments.batch_size) as callbacks:
         job = FinetuningJob(task, MODEL, train, dev, arguments, out=out, resume=given.resume)
         finished = run_finetuning(job, callbacks)
     result = finished.result
