@@ -55,12 +55,11 @@ def with_best_way(
     Raises what opening MODEL raises.
     """
     texts, arguments = examples.train, job.arguments
+    if not isinstance(examples.task, Classification) or job.search or job.teacher is not None:
+        return job, None
     are_pairs = any(one.text_pair is not None for one in texts)
     if (
-        not isinstance(examples.task, Classification)
-        or not 0 < len(texts) <= (MOST_PAIRS if are_pairs else MOST_TEXTS)
-        or job.search
-        or job.teacher is not None
+        not 0 < len(texts) <= (MOST_PAIRS if are_pairs else MOST_TEXTS)
         or (directory := _of_means(job.model)) is None
     ):
         return job, None
