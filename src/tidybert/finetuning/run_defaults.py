@@ -1,4 +1,4 @@
-"""What a fine-tuning takes where nothing says it: rate, epochs, batch, start and pooling."""
+"""The defaults of a fine-tuning: rate, epochs, batch size, start and pooling."""
 
 from collections.abc import Callable
 from dataclasses import replace
