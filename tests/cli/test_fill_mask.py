@@ -70,6 +70,17 @@ def test_json_is_a_line_a_text(masked_model: str, capsys) -> None:
         )
 
 
+def test_tidybert_small_fills_where_no_model_is_named(
+    masked_model: str, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    assert shell(["fill-mask", masked_model, "a [MASK]", "the [MASK]", "--json"]) == 0
+    expected = capsys.readouterr().out
+    monkeypatch.setattr("tidybert.cli.commands.fill_mask.DEFAULT_MODEL", masked_model)
+    assert shell(["fill-mask", "a [MASK]", "the [MASK]", "--json"]) == 0
+
+    assert capsys.readouterr().out == expected
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
@@ -77,7 +88,7 @@ def test_json_is_a_line_a_text(masked_model: str, capsys) -> None:
         (["a [MASK]", "--among", "red hen,dog"], 2, "'red hen' is 2 tokens of the vocabulary"),
         (["a [MASK]", "--top-k", "0"], 2, "--top-k is 0"),
         ([], 2, "TEXT"),
-        (["a [MASK]", "--file", "-"], 2, "expected a TEXT, or --file"),
+        (["a [MASK]", "--file", "-"], 2, "expected a TEXT with [MASK], or --file"),
     ],
 )
 def test_wrong_usage(

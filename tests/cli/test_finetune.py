@@ -182,7 +182,7 @@ def test_the_help_of_a_task_shows_its_options_alone(
 ) -> None:
     assert shell(["finetune", task, "--help"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith(f"Usage: tidybert finetune {task} MODEL --train FILE --out RUN")
+    assert out.startswith(f"Usage: tidybert finetune {task} [MODEL] --train FILE --out RUN")
     flags = {line.split()[0] for line in out.splitlines() if line.startswith("  --")}
     assert shown <= flags
     assert not hidden & flags

@@ -49,6 +49,18 @@ def test_each_pair_of_a_stream_is_answered_before_the_next(
     assert process.returncode == 0
 
 
+def test_tidybert_small_answers_where_no_model_is_named(
+    masked_model: str, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    pair = ["we saw a hen", "the dog was old"]
+    assert shell(["next-sentence", masked_model, *pair, "--json"]) == 0
+    expected = capsys.readouterr().out
+    monkeypatch.setattr("tidybert.cli.commands.next_sentence.DEFAULT_MODEL", masked_model)
+    assert shell(["next-sentence", *pair, "--json"]) == 0
+
+    assert capsys.readouterr().out == expected
+
+
 @pytest.mark.parametrize("arguments", [[], ["a"], ["a", "b", "--file", "f.csv"]])
 def test_next_sentence_wants_a_pair(masked_model: str, arguments: list[str], capsys) -> None:
     assert shell(["next-sentence", masked_model, *arguments]) == 2

@@ -114,8 +114,8 @@ def tidybert(
 ) -> None:
     """BERT, whole: labelled text in, a trusted model out.
 
-    MODEL is the name of installed weights (minilm), a size with random weights (mini), or a
-    directory; see tidybert models. Results go to stdout, notes and progress go to stderr.
+    MODEL is the name of installed weights (tidybert-small), a size with random weights (mini), or
+    a directory; see tidybert models. Results go to stdout, notes and progress go to stderr.
     """
     if context.invoked_subcommand is None:
         print(context.get_help())

@@ -26,7 +26,7 @@ TextsArgument = Annotated[
 CorpusArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="CORPUS...",
+        metavar="CORPUS",
         help="Files, folders or globs: text with a blank line between documents, JSON lines, "
         "Parquet; plain, .gz, .xz or .zst.",
     ),

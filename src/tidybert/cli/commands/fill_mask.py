@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
 import typer
 
+from tidybert.catalog import DEFAULT_MODEL
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
@@ -34,10 +35,12 @@ class FillMaskFlags(flags.AnswerFlags):
 
 @takes(given=FillMaskFlags, read=ReadOptions)
 def fill_mask(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A model with a masked-LM head.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A model with a masked-LM head.")
+    ] = DEFAULT_MODEL,
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT...", help="A text with one or more [MASK]."),
+        typer.Argument(metavar="TEXT", help="A text with one or more [MASK]."),
     ] = None,
     *,
     given: FillMaskFlags,
@@ -47,8 +50,11 @@ def fill_mask(
     from tidybert.files.text_files import read_examples
     from tidybert.inference.fill_mask import MaskFiller
 
+    texts = texts or []
+    if "[MASK]" in model:
+        model, texts = DEFAULT_MODEL, [model, *texts]
     if bool(texts) == (given.file is not None):
-        raise UsageError("expected a TEXT, or --file with texts")
+        raise UsageError("expected a TEXT with [MASK], or --file with texts")
     if given.file is not None:
         read_examples.formats.check(given.file, read.format)
     words = None if given.among is None else [word.strip() for word in given.among.split(",")]
@@ -61,7 +67,7 @@ def fill_mask(
     if given.file is not None:
         _fill_file(filler, given.file, given, read, words)
         return
-    for number, answer in enumerate(filler.fill(texts or [], top_k=given.top_k, among=words)):
+    for number, answer in enumerate(filler.fill(texts, top_k=given.top_k, among=words)):
         if given.json:
             print_json(answer)
             continue

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import typer
 
+from tidybert.catalog import DEFAULT_MODEL
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.config_file import note_changed
 from tidybert.cli.flags import PanelCommand, takes
@@ -52,7 +53,7 @@ class TaskCommand(PanelCommand):
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         task = ctx.meta.get("task") or "TASK"
-        formatter.write_usage(ctx.command_path, f"{task} MODEL --train FILE --out RUN [OPTIONS]")
+        formatter.write_usage(ctx.command_path, f"{task} [MODEL] --train FILE --out RUN [OPTIONS]")
 
     def shown_params(self, ctx: Any) -> list[Any]:
         shown = super().shown_params(ctx)
@@ -70,7 +71,7 @@ class TaskCommand(PanelCommand):
 )
 def finetune(
     task: Annotated[str, typer.Argument(metavar="TASK", help=f"One of {', '.join(task_names())}.")],
-    model: flags.ModelArgument,
+    model: flags.ModelArgument = DEFAULT_MODEL,
     *,
     given: FinetuneFlags,
     read: ReadOptions,

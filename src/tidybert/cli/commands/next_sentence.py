@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
 
+from tidybert.catalog import DEFAULT_MODEL
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note_reading, print_answers, print_json, print_line
@@ -23,7 +25,7 @@ class NextSentenceFlags(flags.LongestLengthFlag, flags.AnswerFlags, flags.JsonFl
 def next_sentence(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A model with a next-sentence head.")
-    ],
+    ] = DEFAULT_MODEL,
     first: Annotated[str | None, typer.Argument(metavar="A", help="The first sentence.")] = None,
     second: Annotated[
         str | None, typer.Argument(metavar="B", help="The sentence that may follow.")
@@ -34,13 +36,16 @@ def next_sentence(
 ) -> None:
     """Print the probability that sentence B follows sentence A in a text.
 
-    With --json it prints {"follows", "num_tokens", "truncated"}.
+    Without MODEL, A needs more than one word. With --json it prints {"follows", "num_tokens",
+    "truncated"}.
     """
     from tidybert.files.read_report import ReadReport
     from tidybert.files.text_examples import TextExample
     from tidybert.files.text_files import read_examples
     from tidybert.inference.next_sentence import NextSentencePredictor
 
+    if first is not None and second is None and " " in model and not Path(model).is_dir():
+        model, first, second = DEFAULT_MODEL, model, first
     if (first is None) != (second is None) or (first is None) == (given.file is None):
         raise UsageError("expected two sentences, A and B, or --file with pairs")
     if given.file is not None:

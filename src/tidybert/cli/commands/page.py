@@ -37,7 +37,7 @@ class PageFlags(flags.ThreadsFlag, flags.PickleFlag):
 def page(
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN...]", help="RUNs or MODELs to look into."),
+        typer.Argument(metavar="RUN", help="RUNs or MODELs to look into."),
     ] = None,
     *,
     given: PageFlags,

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidybert.catalog import find_model
+from tidybert.catalog import DEFAULT_MODEL, find_model
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.commands.pretraining.poem import recite
 from tidybert.cli.flags import takes
@@ -23,7 +23,6 @@ from tidybert.training.training_arguments import TrainingArguments
 if TYPE_CHECKING:
     from tidybert.files.text_examples import TextExample
 
-MODEL: Final = "tidybert-small"
 # Held-out training tickets chose: higher rates and a fourth epoch gained nothing there.
 LEARNING_RATE: Final = 1e-4
 TRAIN_BATCH_SIZE: Final = 16
@@ -67,7 +66,7 @@ def _quickstart(given: QuickstartFlags, out: Path) -> None:
         learning_rate=LEARNING_RATE,
         seed=given.seed,
     )
-    find_model(MODEL)  # raises before anything slow if it is not installed
+    find_model(DEFAULT_MODEL)  # raises before anything slow if it is not installed
     say("tidybert quickstart: learn to send support tickets to the team that has to act")
 
     from tidybert.cli.progress import shown_training
@@ -88,12 +87,14 @@ def _quickstart(given: QuickstartFlags, out: Path) -> None:
     for name in names:
         note(f"   {name}: {min((one.text for one in train if one.label == name), key=len)}")
     say(
-        f"2. Training. {MODEL}, an encoder that has read much English, reads the tickets "
+        f"2. Training. {DEFAULT_MODEL}, an encoder that has read much English, reads the tickets "
         f"{NUM_TRAIN_EPOCHS} times. tidybert measures it on dev each time, and keeps the best "
         "weights."
     )
     with shown_training(task.metric, arguments.batch_size) as callbacks:
-        job = FinetuningJob(task, MODEL, train, dev, arguments, out=out, resume=given.resume)
+        job = FinetuningJob(
+            task, DEFAULT_MODEL, train, dev, arguments, out=out, resume=given.resume
+        )
         finished = run_finetuning(job, callbacks)
     result = finished.result
     _copy_tickets(out / "tickets")
@@ -167,7 +168,7 @@ def _next_commands(out: Path) -> list[tuple[str, str]]:
         ("measure on labelled texts:", f"{tidybert} evaluate {run} {dev}"),
         (
             "train on your own file in place of the tickets (columns text and label):",
-            f"{tidybert} finetune classify {MODEL} --train {train} --out my-model",
+            f"{tidybert} finetune classify --train {train} --out my-model",
         ),
     ]
 

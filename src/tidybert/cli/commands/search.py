@@ -43,7 +43,7 @@ def search(
     query: Annotated[
         str | None,
         typer.Argument(
-            metavar="[QUERY]",
+            metavar="QUERY",
             help="What to search for. If not set: each line of standard input is a query.",
         ),
     ] = None,

@@ -63,7 +63,7 @@ def serve(
     runs: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN...",
+            metavar="RUN",
             help="RUNs or MODELs to serve; NAME=RUN gives one a name of its own.",
         ),
     ],

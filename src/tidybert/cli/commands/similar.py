@@ -31,7 +31,7 @@ class SimilarFlags(flags.PickleFlag, flags.ThreadsFlag, flags.JsonFlag):
 def similar(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="A MODEL or a RUN.")],
     texts: Annotated[
-        list[str], typer.Argument(metavar="WORD_OR_TEXT...", help="One word, or several texts.")
+        list[str], typer.Argument(metavar="WORD_OR_TEXT", help="One word, or several texts.")
     ],
     *,
     given: SimilarFlags,

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from tidybert.catalog import DEFAULT_MODEL
 from tidybert.cli import shared_flags as flags
 from tidybert.cli.flags import takes
 from tidybert.cli.instance_table import print_instance
@@ -36,7 +37,7 @@ class InspectFlags(flags.JsonFlag):
 @takes(given=InspectFlags, options=InstanceOptions, masking=MaskingOptions)
 def inspect(
     corpus: Annotated[
-        str | None, typer.Argument(metavar="[CORPUS]", help="Directory that build-corpus wrote.")
+        str | None, typer.Argument(metavar="CORPUS", help="Directory that build-corpus wrote.")
     ] = None,
     *,
     given: InspectFlags,
@@ -59,7 +60,7 @@ def inspect(
 
         shown = describe_texts(
             given.input or [],
-            BertTokenizer.from_pretrained(given.vocab or "tidybert-small"),
+            BertTokenizer.from_pretrained(given.vocab or DEFAULT_MODEL),
             masking,
             max_seq_length=options.max_seq_length,
             seed=given.seed,
