@@ -19,9 +19,15 @@ from tidybert.finetuning import contrastive
 from tidybert.finetuning.best_way import with_best_way
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.training_examples import TrainingExamples
+from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
+from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
+from tidybert.tasks.tags.tagging import Tagging
+from tidybert.tasks.task import AnyTask
 from tidybert.tasks.task_options import ClassOptions
+from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.training.training_arguments import TrainingArguments
 
 Examples = Callable[..., list[TextExample]]
@@ -113,9 +119,13 @@ def test_weighed_texts_are_fine_tuned(way: Callable[..., Way]) -> None:
     assert way(40, task_options=balanced) == (None, 80, "mean")
 
 
-def test_few_pairs_have_small_batches(sentence_model: Path, tiny_model: Path) -> None:
-    def batch(count: int, model: Path = sentence_model, **given: Any) -> int | None:
-        task = Classification(["no", "yes"])
+def test_few_examples_have_small_batches(sentence_model: Path, tiny_model: Path) -> None:
+    def batch(
+        count: int,
+        model: Path = sentence_model,
+        task: AnyTask = Classification(["no", "yes"]),
+        **given: Any,
+    ) -> int | None:
         pairs = [TextExample(f"t{n}", "another", "no", n) for n in range(count)]
         job = FinetuningJob(task, model, pairs, None, TrainingArguments(**given))
         found, why = with_best_way(job, TrainingExamples(task, pairs, None))
@@ -127,6 +137,10 @@ def test_few_pairs_have_small_batches(sentence_model: Path, tiny_model: Path) ->
     assert batch(1001) is None
     assert batch(16, train_batch_size=32) == 32
     assert batch(16, tiny_model) is None
+    others = (Regression(), Tagging(["O", "B-PER"]), MultipleChoice(), QuestionAnswering())
+    assert [batch(1000, task=each) for each in others] == [8] * 4
+    without_rule = (MultiLabelClassification(["no", "yes"]), SentenceVectors())
+    assert [batch(16, task=each) for each in without_rule] == [None] * 2
 
 
 def test_other_jobs_stay_as_they_are(
@@ -138,7 +152,6 @@ def test_other_jobs_stay_as_they_are(
 ) -> None:
     assert way(16, model=tiny_model) == OPEN
     assert way(16, model="mini", vocab=tiny_model) == OPEN
-    assert way(16, task=Regression()) == OPEN
     assert way(16, teacher=tiny_run) == OPEN
     # The encoder of a directory whose vectors tidybert does not compute can still be trained.
     other = shutil.copytree(sentence_model, tmp_path / "other")

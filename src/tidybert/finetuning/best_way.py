@@ -1,4 +1,4 @@
-"""How classification learns where no argument says it: the number of labels decides.
+"""How a fine-tuning learns where no argument says it: the number of labels decides.
 
 The measurements behind the rule are in docs/results.md, under "Few labels".
 """
@@ -19,6 +19,8 @@ from tidybert.finetuning.training_examples import TrainingExamples
 from tidybert.storage.model_files import MODULES_FILE
 from tidybert.storage.opening import present
 from tidybert.tasks.classification import Classification
+from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.training.training_arguments import DEFAULT_EPOCHS, TrainingArguments
 
 MOST_OF_A_CLASS: Final = 50
@@ -28,9 +30,9 @@ MOST_TEXTS: Final = 999
 """Texts up to which the rule chooses."""
 STEPS: Final = 100
 """Fewest steps of a fine-tuning on so few texts."""
-MOST_PAIRS: Final = 1000
-"""Pairs up to which small batches are better."""
-PAIRS_A_STEP: Final = 8
+MOST_EXAMPLES: Final = 1000
+"""Pairs, scores, choices, tagged sentences and questions up to which small batches are better."""
+EXAMPLES_A_STEP: Final = 8
 _OF_STEPS: Final = (
     "num_train_epochs", "max_steps", "eval_steps", "save_steps", "early_stopping_patience",
     "freeze_layers", "freeze_embeddings", "head_start",
@@ -43,29 +45,31 @@ _TRAINED_CLS: Final = ("BertForPreTraining", "BertForNextSentencePrediction")
 def with_best_way(
     job: FinetuningJob, examples: TrainingExamples
 ) -> tuple[FinetuningJob, str | None]:
-    """The job with the start, pooling and epochs that it leaves open, and a line that says which.
+    """The job with the start, pooling, epochs and batch size that it leaves open, and a line on it.
 
-    The rule is for texts and pairs of one class each, and for a MODEL whose sentence vectors are
-    means; every other job stays as it is.  Up to 50 texts a class and 20 classes, the encoder
-    learns by contrast and the head is a probe.  Otherwise, up to 999 texts, everything is
-    fine-tuned from a probe, for 100 steps at least.  The head reads [CLS] where MODEL comes with a
-    next-sentence head, which trained it, and else the mean of all tokens.  Up to 1,000 pairs are
-    fine-tuned with 8 in a step.
+    The rule is for a MODEL whose sentence vectors are means; every other job stays as it is.  Of
+    texts of one class each, up to 50 a class and 20 classes, the encoder learns by contrast and the
+    head is a probe.  Otherwise, up to 999 texts, everything is fine-tuned from a probe, for 100
+    steps at least.  The head reads [CLS] where MODEL comes with a next-sentence head, which trained
+    it, and else the mean of all tokens.  Up to 1,000 pairs, scores, choices, tagged sentences and
+    questions are fine-tuned with 8 in a step.  Vectors and texts of several labels have no rule.
 
     Raises what opening MODEL raises.
     """
-    texts, arguments = examples.train, job.arguments
-    if not isinstance(examples.task, Classification) or job.search or job.teacher is not None:
+    texts, task, arguments = examples.train, examples.task, job.arguments
+    if isinstance(task, SentenceVectors | MultiLabelClassification):
         return job, None
-    are_pairs = any(one.text_pair is not None for one in texts)
+    if job.search or job.teacher is not None:
+        return job, None
+    are_texts = isinstance(task, Classification) and all(one.text_pair is None for one in texts)
     if (
-        not 0 < len(texts) <= (MOST_PAIRS if are_pairs else MOST_TEXTS)
+        not 0 < len(texts) <= (MOST_TEXTS if are_texts else MOST_EXAMPLES)
         or (directory := _of_means(job.model)) is None
     ):
         return job, None
-    if are_pairs:
+    if not are_texts:
         return _with_small_batches(job, len(texts))
-    num_classes = len(examples.task.names)
+    num_classes = len(task.names)
     chosen, way = _way(job, len(texts), num_classes)
     is_cls_trained = any(each in _TRAINED_CLS for each in directory.head.architectures)
     pooling = arguments.pooling or ("cls" if is_cls_trained else "mean")
@@ -92,13 +96,13 @@ def _way(job: FinetuningJob, num_texts: int, num_classes: int) -> tuple[dict[str
     return {"num_train_epochs": epochs}, f"fine-tuning for {epochs:g} epochs"
 
 
-def _with_small_batches(job: FinetuningJob, num_pairs: int) -> tuple[FinetuningJob, str | None]:
-    """The job with the batch size of few pairs, where it says none."""
+def _with_small_batches(job: FinetuningJob, count: int) -> tuple[FinetuningJob, str | None]:
+    """The job with the batch size of few examples, where it says none."""
     if job.arguments.train_batch_size is not None:
         return job, None
-    arguments = replace(job.arguments, train_batch_size=PAIRS_A_STEP)
+    arguments = replace(job.arguments, train_batch_size=EXAMPLES_A_STEP)
     return replace(job, arguments=arguments), (
-        f"{count_of(num_pairs, 'labelled pair')}: {PAIRS_A_STEP} in a step; "
+        f"{count_of(count, 'labelled example')}: {EXAMPLES_A_STEP} in a step; "
         f"{param('train_batch_size')} sets another number"
     )
 
