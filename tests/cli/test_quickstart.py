@@ -52,7 +52,7 @@ def tickets_model(
 @pytest.fixture
 def tiny_quickstart(tickets_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command with the tiny model, at a rate at which it learns, in an empty folder."""
-    monkeypatch.setattr(quickstart, "MODEL", str(tickets_model))
+    monkeypatch.setattr(quickstart, "DEFAULT_MODEL", str(tickets_model))
     monkeypatch.setattr(quickstart, "LEARNING_RATE", 5e-3)
     monkeypatch.chdir(tmp_path)
 
@@ -81,7 +81,7 @@ def test_it_shows_every_stage_and_its_next_commands_work(
         words = shlex.split(command)
         assert words.pop(0) == "tidybert"
         if words[0] == "finetune":
-            words += ["--max-steps", "1"]
+            words = [*words[:2], quickstart.DEFAULT_MODEL, *words[2:], "--max-steps", "1"]
         assert run(words) == 0, command
     answers = capsys.readouterr().out
     assert answers.count('{"label": ') == 9
