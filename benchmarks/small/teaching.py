@@ -3,11 +3,18 @@
 Each step draws sentences of the corpus beside its masked ones.  The teacher's vector is the mean of
 its last states, as sentence-transformers takes it.  The loss is 1 minus the cosine to it, of the
 pooler's output and of the mean of the last states.  The teacher reads the sentences as the step
-needs them, which costs less than storing vectors: it sees each one once, forward only.
+needs them, which costs less than storing vectors: it sees each one once, forward only.  A CPU
+draws the sentences as a step needs them too; for a GPU a few processes draw those of the next
+steps.
 """
 
-from collections.abc import Sequence
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,16 +33,19 @@ from tidybert.modeling.kernels.masked_lm_loss import IGNORED
 from tidybert.modeling.rows import pooled
 from tidybert.pretraining.batches.masked_rows import MaskedRows
 from tidybert.pretraining.batches.stream import StepBatches
-from tidybert.pretraining.pretraining_objective import PretrainingObjective
+from tidybert.pretraining.pretraining_arguments import DECAY_SHARE
+from tidybert.pretraining.pretraining_objective import PretrainingObjective, Take
 from tidybert.training.changes import MEASURE, STEPS
 from tidybert.training.objective import Work
 from tidybert.training.precision import autocast
 from tidybert.training.reports import Measured
+from tidybert.training.runs.background_writer import snapshot
+from tidybert.training.runs.run_checkpoints import TrainingState
 from tidybert.training.runs.run_identity import RunIdentity, weights_sha256
 
 Device = torch.device | str
 
-_NUM_SENTENCES: Final = (1, 1, 1, 2, 3)
+_NUM_SENTENCES: Final = np.array((1, 1, 1, 2, 3))
 """A text is so many sentences of a document, each number as likely as the others."""
 _MOST_MASKED: Final = 0.3
 """Of a text's tokens, the most that are masked."""
@@ -43,6 +53,8 @@ _WHOLE: Final = 1 / 6
 """Of the sequences with fewer masks, those with none."""
 _HELD_OUT: Final = 1000
 _PER_BATCH: Final = 50
+_MOST_PROCESSES: Final = 6
+_STEPS_AHEAD: Final = 2 * _MOST_PROCESSES
 
 
 @dataclass(frozen=True)
@@ -50,12 +62,14 @@ class Teaching:
     """Where the sentences and their vectors come from; recorded in arguments.json.
 
     teacher: a MODEL.  teacher_weight: of the sum of both losses, beside those of words and pairs.
+    last_teacher_weight: the same in the last fifth of the steps, while the rate falls.
     teacher_sentences: texts in each step, and as many with masked words.  fewer_share: of a step's
     sequences, those that keep a random share of their masked words.
     """
 
     teacher: str
     teacher_weight: float
+    last_teacher_weight: float
     teacher_sentences: int
     fewer_share: float
 
@@ -64,49 +78,104 @@ class Sentences:
     """Texts of a part of a corpus as rows, for the student and for the teacher.
 
     Two numbers name a draw of texts: documents by their length, then sentences evenly.  Texts are
-    cut to ``max_seq_length`` of the student's tokens.  The teacher is on the device.
+    cut to ``max_seq_length`` of the student's tokens.
     """
 
-    def __init__(
-        self, corpus: TokenCorpus, teacher: str, max_seq_length: int, seed: int, device: Device
-    ) -> None:
+    def __init__(self, corpus: TokenCorpus, teacher: str, max_seq_length: int, seed: int) -> None:
         self.corpus = corpus
         self.tokenizer = corpus.tokenizer()
-        network, self.teachers_tokenizer = load(teacher)
-        self.network, self.device = network.to(device), device
+        self.teachers_tokenizer = ModelDirectory.open(teacher).tokenizer
         self.ends = corpus.document_ends(np.arange(corpus.num_documents))
         self.max_seq_length, self.seed = max_seq_length, seed
 
     def draw(self, number: int, count: int, kind: int = 0) -> tuple[Rows, Rows]:
         """``count`` texts, as the student and as the teacher reads them."""
-        numbers = np.random.default_rng([self.seed, number, kind])
-        places = numbers.integers(self.ends[-1], size=count)
-        texts = [
-            self._text(document, numbers)
-            for document in np.searchsorted(self.ends, places, "right")
-        ]
-        first, last = self.tokenizer.convert_tokens_to_ids(["[CLS]", "[SEP]"])
+        texts = self._texts(count, np.random.default_rng([self.seed, number, kind]))
         read = self.teachers_tokenizer.encode_batch([self.tokenizer.decode(ids) for ids in texts])
-        return Rows.from_lists([[first, *ids, last] for ids in texts]), Rows.from_lists(read)
+        return self._rows(texts), Rows.from_lists(read)
 
-    def _text(self, document: int, numbers: np.random.Generator) -> list[int]:
-        bounds, _ = self.corpus.sentence_bounds(np.array([document]))
-        first = int(numbers.integers(len(bounds) - 1))
-        last = min(first + int(numbers.choice(_NUM_SENTENCES)), len(bounds) - 1)
-        (ids,) = self.corpus.tokens(bounds[[first]], bounds[[last]])
-        return [int(each) for each in ids[: self.max_seq_length - 2]]
+    def masked(self, number: int, count: int) -> MaskedRows:
+        """``count`` other texts with a few masks."""
+        numbers = np.random.default_rng([self.seed, number, 1])
+        return masked_texts(self._rows(self._texts(count, numbers)), self._id("[MASK]"), numbers)
+
+    def _texts(self, count: int, numbers: np.random.Generator) -> list[np.ndarray]:
+        places = numbers.integers(self.ends[-1], size=count)
+        bounds, sizes = self.corpus.sentence_bounds(self.ends.searchsorted(places, "right"))
+        firsts = numbers.integers(sizes - 1)
+        lasts = np.minimum(firsts + numbers.choice(_NUM_SENTENCES, size=count), sizes - 1)
+        begins = np.cumsum(sizes) - sizes
+        starts, ends = bounds[begins + firsts], bounds[begins + lasts]
+        return self.corpus.tokens(starts, np.minimum(ends, starts + self.max_seq_length - 2))
+
+    def _rows(self, texts: Sequence[np.ndarray]) -> Rows:
+        first, last = [self._id("[CLS]")], [self._id("[SEP]")]
+        return Rows.from_lists([np.concatenate([first, ids, last]) for ids in texts])
+
+    def _id(self, token: str) -> int:
+        return self.tokenizer.convert_tokens_to_ids([token])[0]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A step's texts: some with masks, and others for the student and for the teacher."""
+
+    masked: MaskedRows
+    student_rows: Rows
+    teacher_rows: Rows
+
+
+def drawn(sentences: Sentences, step: int, count: int) -> Drawn:
+    """``count`` texts of either kind for a step."""
+    return Drawn(sentences.masked(step, count), *sentences.draw(step, count))
+
+
+class DrawnAhead:
+    """The same from processes that are some steps ahead; ``given`` makes their Sentences."""
+
+    def __init__(self, count: int, num_steps: int, pool: ProcessPoolExecutor) -> None:
+        self.count, self.num_steps, self.pool = count, num_steps, pool
+        self._following: dict[int, Future[Drawn]] = {}
+
+    def take(self, step: int) -> Drawn:
+        """The texts of a step."""
+        for each in range(step, min(step + _STEPS_AHEAD, self.num_steps)):
+            if each not in self._following:
+                self._following[each] = self.pool.submit(_drawn_here, each, self.count)
+        return self._following.pop(step).result()
+
+
+_in_process: list[Sentences] = []
+"""Of a process that draws ahead, its sentences."""
+
+
+def _open_here(directory: Path, *given: Any) -> None:
+    _in_process.append(Sentences(TokenCorpus(directory), *given))
+
+
+def _drawn_here(step: int, count: int) -> Drawn:
+    return drawn(_in_process[0], step, count)
+
+
+class Teacher:
+    """A frozen encoder and the vectors that it gives."""
+
+    def __init__(self, model: str, device: Device) -> None:
+        self.network, _ = load(model)
+        self.network.to(device)
+        self.device = device
 
     def vectors(self, rows: Rows) -> Tensor:
-        """(B, H): the teacher's vectors, on the device."""
+        """(B, H): the mean of the last states, on the device."""
         rows = rows.to(self.device)
         with torch.no_grad():
             return pooled(self.network(rows).last_hidden_state, rows, "mean").float()
 
 
-def held_out_vectors(sentences: Sentences) -> list[tuple[Rows, Tensor]]:
+def held_out_vectors(sentences: Sentences, teacher: Teacher) -> list[tuple[Rows, Tensor]]:
     """The same texts each time, as the student reads them, with the teacher's vectors."""
-    drawn = [sentences.draw(number, _PER_BATCH) for number in range(_HELD_OUT // _PER_BATCH)]
-    return [(mine.to(sentences.device), sentences.vectors(theirs)) for mine, theirs in drawn]
+    texts = [sentences.draw(number, _PER_BATCH) for number in range(_HELD_OUT // _PER_BATCH)]
+    return [(mine.to(teacher.device), teacher.vectors(theirs)) for mine, theirs in texts]
 
 
 def cosines(encoder: BertModel, rows: Rows, wanted: Tensor) -> Tensor:
@@ -158,10 +227,11 @@ def masked_texts(rows: Rows, mask: int, numbers: np.random.Generator) -> MaskedR
 
 @dataclass(frozen=True)
 class TaughtBatches(StepBatches):
-    """A step's share with the sentences that it learns from the teacher."""
+    """A step's share with the sentences that it learns from the teacher, and their weight."""
 
     student_rows: Rows
     teacher_rows: Rows
+    teacher_weight: float
 
 
 class TaughtObjective(PretrainingObjective):
@@ -178,6 +248,8 @@ class TaughtObjective(PretrainingObjective):
 
     def __init__(
         self,
+        model: BertForPreTraining,
+        take: Take,
         *given: Any,
         teaching: Teaching,
         corpus: Path,
@@ -186,70 +258,100 @@ class TaughtObjective(PretrainingObjective):
         max_seq_length: int,
         **named: Any,
     ) -> None:
-        super().__init__(*given, **named)
+        super().__init__(model, partial(self._taken, take), *given, **named)
         self.teaching, self.latest, self.start = teaching, latest, start
-        seed, reading = self.arguments.seed, (teaching.teacher, max_seq_length)
-        self.sentences = Sentences(TokenCorpus(corpus), *reading, seed, self.device)
-        held_out = Sentences(TokenCorpus(corpus, "held-out"), *reading, 0, self.device)
-        self.held_out = held_out_vectors(held_out)
+        self._given = (corpus, teaching.teacher, max_seq_length, self.arguments.seed)
+        self.sentences = Sentences(TokenCorpus(corpus), *self._given[1:])
+        self.teacher = Teacher(teaching.teacher, self.device)
+        held_out = Sentences(TokenCorpus(corpus, "held-out"), teaching.teacher, max_seq_length, 0)
+        self.held_out = held_out_vectors(held_out, self.teacher)
+        self._drawn = partial(drawn, self.sentences, count=teaching.teacher_sentences)
 
     def identity(self, of_plan: RunIdentity) -> RunIdentity:
         """The plan's, the teacher and how it teaches."""
         return replace(
             of_plan,
             settings={**of_plan.settings, **vars(self.teaching)},
-            contents={**of_plan.contents, "teacher": weights_sha256(self.sentences.network)},
+            contents={**of_plan.contents, "teacher": weights_sha256(self.teacher.network)},
             kinds={
                 **of_plan.kinds,
-                "teacher_weight": STEPS | MEASURE,
+                "teacher_weight": STEPS,
+                "last_teacher_weight": STEPS | MEASURE,
                 "teacher_sentences": STEPS,
                 "fewer_share": STEPS,
             },
         )
 
-    def work(self, step: int, progress: Any) -> Work:
-        """The step's instances, and its sentences."""
-        found = super().work(step, progress)
-        if found.batches is None:
-            return found
-        taken: StepBatches = found.batches
-        count, mask = self.teaching.teacher_sentences, self.sentences.tokenizer.mask_token_id
+    @contextmanager
+    def at_work(self, state: TrainingState) -> Iterator[None]:
+        """Within the block processes draw the next steps' texts while a GPU computes."""
+        if self.device.type != "cuda":
+            with super().at_work(state):
+                yield
+            return
+        here = self._drawn
+        try:
+            # A process that CUDA has begun in cannot be forked.
+            with (
+                ProcessPoolExecutor(
+                    max(1, min(_MOST_PROCESSES, (os.cpu_count() or 1) - 2)),
+                    multiprocessing.get_context("spawn"),
+                    _open_here,
+                    self._given,
+                ) as pool,
+                super().at_work(state),
+            ):
+                count, most = self.teaching.teacher_sentences, self.settings.num_steps
+                self._drawn = DrawnAhead(count, most, pool).take
+                yield
+        finally:
+            self._drawn = here
+
+    def _taken(self, take: Take, step: int, position: Any) -> TaughtBatches:
+        """The step's instances, some with fewer masks, and its texts."""
+        taken, texts = take(step, position), self._drawn(step)
         numbers = np.random.default_rng([self.arguments.seed, step, len(taken.batches)])
         batches = [fewer_masks(each, self.teaching.fewer_share, numbers) for each in taken.batches]
-        batches.append(masked_texts(self.sentences.draw(step, count, kind=1)[0], mask, numbers))
+        batches.append(texts.masked)
         words = sum(len(each.masked_lm_labels) for each in batches)
         taken = replace(taken, batches=batches, counts={**taken.counts, "mlm": words})
-        mine, theirs = self.sentences.draw(step, count)
-        taught = TaughtBatches(**vars(taken), student_rows=mine, teacher_rows=theirs)
-        return replace(found, batches=taught)
+        most = self.settings.num_steps
+        is_last = step >= most - int(most * DECAY_SHARE)
+        weight = self.teaching.last_teacher_weight if is_last else self.teaching.teacher_weight
+        return TaughtBatches(**vars(taken), student_rows=texts.student_rows,
+                             teacher_rows=texts.teacher_rows, teacher_weight=weight)  # fmt: skip
+
+    def _pinned(self, step: int, position: Any) -> StepBatches:
+        taken: Any = super()._pinned(step, position)
+        rows = (each.each(Tensor.pin_memory) for each in (taken.student_rows, taken.teacher_rows))
+        return replace(taken, **dict(zip(("student_rows", "teacher_rows"), rows, strict=True)))
 
     def add_gradients(self, work: Work, numbers: torch.Generator) -> Tensor:
         """Also add the teacher's; the last two figures are the sums of the cosines."""
         known = super().add_gradients(work, numbers)
         taken: TaughtBatches = work.batches
         with autocast(self.device, self.is_mixed):
-            wanted = self.sentences.vectors(taken.teacher_rows)
+            wanted = self.teacher.vectors(taken.teacher_rows)
             found = cosines(self.model.bert, taken.student_rows.to(self.device), wanted)
-        self._vector_loss(found.mean(1)).backward()  # type: ignore[no-untyped-call]
+        loss = taken.teacher_weight * (1 - found.mean(1)).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
         return torch.cat([known, found.detach().sum(1)])
-
-    def _vector_loss(self, means: Tensor) -> Tensor:
-        return self.teaching.teacher_weight * (1 - means).sum()
 
     def measured(self, step: int, work: Work, figures: Sequence[float], seconds: float) -> Measured:
         """Also the mean cosines."""
         means = torch.tensor(figures[-2:]) / self.teaching.teacher_sentences
         found = super().measured(step, work, figures[:-2], seconds)
-        loss = found.loss + float(self._vector_loss(means))
+        loss = found.loss + work.batches.teacher_weight * float((1 - means).sum())
         return replace(found, loss=loss, figures={**found.figures, **_named(means)})
 
     def evaluate(self) -> dict[str, Any]:
         """Also the cosines on held-out sentences, and the hundred masked words of cloze."""
         found = super().evaluate()
-        with torch.no_grad():
+        with torch.no_grad(), autocast(self.device, self.is_mixed):
             parts = [cosines(self.model.bert, *each) for each in self.held_out]
         means = torch.cat(parts, 1).mean(1)
-        found |= {"loss": found["loss"] + float(self._vector_loss(means)), **_named(means)}
+        loss = found["loss"] + self.teaching.last_teacher_weight * float((1 - means).sum())
+        found |= {"loss": loss, **_named(means)}
         self._write(found)
         answers = answered(MaskFiller(self.latest, device="cpu"), read_sentences())
         named = {f"cloze_{name.replace(' ', '_')}": each for name, each in figures(answers).items()}
@@ -258,7 +360,7 @@ class TaughtObjective(PretrainingObjective):
     def _write(self, metrics: dict[str, Any]) -> None:
         save_model_directory(
             self.latest,
-            model_state=self.model.state_dict(),
+            model_state=snapshot(self.model.state_dict()),
             config=self.start.config,
             tokenizer=self.start.tokenizer,
             metadata=ModelMetadata(task="pretrain", metrics=metrics),

@@ -51,6 +51,7 @@ def main() -> None:
     parser.add_argument("--change", action="store_true", help="resume with other arguments")
     parser.add_argument("--teacher", default="minilm", help="MODEL whose mean is the vector")
     parser.add_argument("--teacher-weight", type=float, default=4.0, help="of the cosines' loss")
+    parser.add_argument("--last-teacher-weight", type=float, help="the same in the last fifth")
     parser.add_argument("--teacher-sentences", type=at_least(1), default=32, help="in a step")
     parser.add_argument("--fewer-share", type=float, default=0.6, help="of pairs, with fewer masks")
     parser.add_argument("--max-steps", type=at_least(1), default=60_000)
@@ -62,14 +63,15 @@ def main() -> None:
     parser.add_argument("--long-share", type=float, default=0.0, help="steps of 256 at the end")
     parser.add_argument("--precision", default="bfloat16", help="bfloat16 or float32")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--micro-batch", type=at_least(1), help="most tokens at once")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--eval-steps", type=at_least(1), default=500)
     parser.add_argument("--save-minutes", type=float, default=10.0)
     given = parser.parse_args()
     start, corpus = given.start or given.folder / "start", given.folder / "corpus"
-    teaching = Teaching(
-        given.teacher, given.teacher_weight, given.teacher_sentences, given.fewer_share
-    )
+    weights = given.teacher_weight, given.last_teacher_weight
+    weights = weights[0], weights[0] if weights[1] is None else weights[1]
+    teaching = Teaching(given.teacher, *weights, given.teacher_sentences, given.fewer_share)
     job = TaughtJob(
         start,
         corpus,
@@ -79,7 +81,7 @@ def main() -> None:
             save_steps=given.max_steps,
             **{name: getattr(given, name) for name in (
                 "max_steps", "tokens_per_step", "learning_rate", "long_share", "precision", "seed",
-                "eval_steps", "save_minutes",
+                "eval_steps", "save_minutes", "micro_batch",
             )},
         ),
         instances=InstanceOptions(max_seq_length=given.max_seq_length),

@@ -15,7 +15,14 @@ import torch
 from benchmarks import pack_model
 from benchmarks.scores import masked_tokens
 from benchmarks.small import prepare, teaching, train
-from benchmarks.small.teaching import Sentences, cosines, fewer_masks, masked_texts, with_masks
+from benchmarks.small.teaching import (
+    Sentences,
+    Teacher,
+    cosines,
+    fewer_masks,
+    masked_texts,
+    with_masks,
+)
 from tidybert import Embedder, load
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_reading import read_sentence_form
@@ -96,7 +103,7 @@ def test_characters_that_occur_come_before_frequent_tokens() -> None:
 
 def test_sentences_are_the_same_text_to_student_and_teacher(folder: Path, tiny_model: Path) -> None:
     corpus = TokenCorpus(folder / "corpus")
-    sentences = Sentences(corpus, str(tiny_model), 16, seed=3, device="cpu")
+    sentences = Sentences(corpus, str(tiny_model), 16, seed=3)
     mine, theirs = sentences.draw(7, 30)
     again, _ = sentences.draw(7, 30)
     other, _ = sentences.draw(8, 30)
@@ -114,11 +121,11 @@ def test_sentences_are_the_same_text_to_student_and_teacher(folder: Path, tiny_m
 
 
 def test_the_teachers_vector_is_the_embedders_mean(folder: Path, tiny_model: Path) -> None:
-    sentences = Sentences(TokenCorpus(folder / "corpus"), str(tiny_model), 16, 0, "cpu")
+    teacher, tokenizer = Teacher(str(tiny_model), "cpu"), ModelDirectory(tiny_model).tokenizer
     text = "the red cat was near"
-    rows = Rows.from_lists([list(sentences.teachers_tokenizer.encode(text).input_ids)])
+    rows = Rows.from_lists([list(tokenizer.encode(text).input_ids)])
     expected = Embedder(tiny_model).embed([text])
-    assert sentences.vectors(rows).numpy() == pytest.approx(expected, abs=1e-6)
+    assert teacher.vectors(rows).numpy() == pytest.approx(expected, abs=1e-6)
     encoder, _ = load(tiny_model)
     found = cosines(encoder, rows, torch.from_numpy(np.array(expected)))
     assert found[1].tolist() == pytest.approx([1.0], abs=1e-6)
