@@ -265,6 +265,8 @@ class TaughtObjective(PretrainingObjective):
         self.teacher = Teacher(teaching.teacher, self.device)
         held_out = Sentences(TokenCorpus(corpus, "held-out"), teaching.teacher, max_seq_length, 0)
         self.held_out = held_out_vectors(held_out, self.teacher)
+        most = self.settings.num_steps
+        self._first_of_last = most - int(most * DECAY_SHARE)
         self._drawn = partial(drawn, self.sentences, count=teaching.teacher_sentences)
 
     def identity(self, of_plan: RunIdentity) -> RunIdentity:
@@ -315,11 +317,15 @@ class TaughtObjective(PretrainingObjective):
         batches.append(texts.masked)
         words = sum(len(each.masked_lm_labels) for each in batches)
         taken = replace(taken, batches=batches, counts={**taken.counts, "mlm": words})
-        most = self.settings.num_steps
-        is_last = step >= most - int(most * DECAY_SHARE)
-        weight = self.teaching.last_teacher_weight if is_last else self.teaching.teacher_weight
+        given = self.teaching
+        is_last = step >= self._first_of_last
+        weight = given.last_teacher_weight if is_last else given.teacher_weight
         return TaughtBatches(**vars(taken), student_rows=texts.student_rows,
                              teacher_rows=texts.teacher_rows, teacher_weight=weight)  # fmt: skip
+
+    def is_other(self, step: int) -> bool:
+        """Also whether the teacher's last weight begins, which the loss leaps with."""
+        return super().is_other(step) or step == self._first_of_last
 
     def _pinned(self, step: int, position: Any) -> StepBatches:
         taken: Any = super()._pinned(step, position)

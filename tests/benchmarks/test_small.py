@@ -1,9 +1,11 @@
 """How tidybert-small is made: a smaller vocabulary, and a training with a teacher."""
 
 import json
+import multiprocessing
 import shutil
 import signal
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,12 @@ from benchmarks import pack_model
 from benchmarks.scores import masked_tokens
 from benchmarks.small import prepare, teaching, train
 from benchmarks.small.teaching import (
+    Drawn,
+    DrawnAhead,
     Sentences,
     Teacher,
     cosines,
+    drawn,
     fewer_masks,
     masked_texts,
     with_masks,
@@ -252,3 +257,29 @@ def test_the_teacher_pulls_the_cosines_up(taught: Callable[..., int], folder: Pa
         *_, last = (folder.parent / f"w{weight}/metrics.jsonl").read_text().splitlines()
         found[weight] = json.loads(last)
     assert found[20]["eval_cls_cosine"] > found[0]["eval_cls_cosine"] + 0.2
+
+
+def test_a_teacher_may_weigh_more_at_the_end(taught: Callable[..., int], folder: Path) -> None:
+    # More steps than the loss may stay high before a run ends.
+    given = ("--max-steps", 60, "--eval-steps", 60, "--learning-rate", 1e-5)
+    assert taught("run", *given, "--last-teacher-weight", 200) == 0
+    lines = [json.loads(line) for line in (folder.parent / "run/metrics.jsonl").open()]
+    losses = {line["step"]: line["loss"] for line in lines if "loss" in line}
+    assert losses[40] < 20 < 100 < losses[60]
+
+
+def test_processes_draw_what_a_step_would(folder: Path, tiny_model: Path) -> None:
+    given = (folder / "corpus", str(tiny_model), 16, 3)
+    sentences = Sentences(TokenCorpus(given[0]), *given[1:])
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, context, teaching._open_here, given) as pool:
+        ahead = DrawnAhead(4, 3, pool)
+        for step in range(1, 3):
+            found, expected = ahead.take(step), drawn(sentences, step, 4)
+            for one, other in zip(ids_of(found), ids_of(expected), strict=True):
+                assert torch.equal(one, other)
+
+
+def ids_of(texts: Drawn) -> list[torch.Tensor]:
+    """All token ids of a step's texts."""
+    return [each.input_ids for each in (texts.masked.rows, texts.student_rows, texts.teacher_rows)]

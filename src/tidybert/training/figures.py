@@ -9,13 +9,16 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from tidybert.modeling.kernels.transfer import Fetched, steps_late
 from tidybert.training.divergence import BadSteps
 from tidybert.training.objective import Objective, Work
 from tidybert.training.reports import StepReport
 from tidybert.training.runs.run_record import RunRecord
+
+_STEPS_OF_RATE: Final = 10
+"""The last steps give the rate: one alone that is read late may seem to take no time."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,8 @@ class StepFigures:
         self.late = steps_late(objective.device)
         self._launched: deque[LaunchedStep] = deque()
         self._read_at = 0.0
+        # Of the last steps the tokens and the seconds.
+        self._taken: deque[tuple[int, float]] = deque(maxlen=_STEPS_OF_RATE)
 
     def add(self, launched: LaunchedStep) -> None:
         """A step was launched."""
@@ -84,7 +89,9 @@ class StepFigures:
         seconds = now - max(launched.begin, self._read_at)
         self._read_at = now
         work = launched.work
-        measured = self.objective.measured(launched.step - 1, work, figures, seconds)
+        self._taken.append((work.num_tokens, seconds))
+        usual = work.num_tokens / self._rate() if work.num_tokens else seconds
+        measured = self.objective.measured(launched.step - 1, work, figures, usual)
         return StepReport(
             **vars(measured),
             step=launched.step,
@@ -98,6 +105,10 @@ class StepFigures:
             updated=isfinite(measured.loss) and isfinite(norm),
         )
 
+    def _rate(self) -> float:
+        """Tokens a second in the last steps."""
+        return sum(tokens for tokens, _ in self._taken) / sum(each for _, each in self._taken)
+
     def _log(self, done: StepReport, tokens_so_far: int | None) -> None:
         figures = {
             "epoch": None if done.epoch is None else round(done.epoch, 4),
@@ -106,7 +117,7 @@ class StepFigures:
             **{f"{name}_accuracy": each for name, each in done.accuracies.items()},
             "learning_rate": done.learning_rate,
             "gradient_norm": done.gradient_norm,
-            "tokens_per_second": round(done.num_tokens / done.seconds),
+            "tokens_per_second": round(self._rate()),
         }
         figures |= {n: each and float(f"{each:.4g}") for n, each in done.figures.items()}
         known = {n: each for n, each in figures.items() if each is not None and isfinite(each)}
