@@ -1,11 +1,10 @@
 """How tidybert-small is made: a smaller vocabulary, and a training with a teacher."""
 
 import json
-import multiprocessing
 import shutil
 import signal
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +16,8 @@ import torch
 from benchmarks import pack_model
 from benchmarks.scores import masked_tokens
 from benchmarks.small import prepare, teaching, train
-from benchmarks.small.teaching import (
-    Drawn,
-    DrawnAhead,
-    Sentences,
-    Teacher,
-    cosines,
-    drawn,
-    fewer_masks,
-    masked_texts,
-    with_masks,
-)
+from benchmarks.small.sentences import Drawn, DrawnAhead, Sentences, drawn, masked_texts
+from benchmarks.small.teaching import Teacher, cosines, fewer_masks, with_masks
 from tidybert import Embedder, load
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_reading import read_sentence_form
@@ -271,9 +261,7 @@ def test_a_teacher_may_weigh_more_at_the_end(taught: Callable[..., int], folder:
 def test_processes_draw_what_a_step_would(folder: Path, tiny_model: Path) -> None:
     given = (folder / "corpus", str(tiny_model), 16, 3)
     sentences = Sentences(TokenCorpus(given[0]), *given[1:])
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, context, teaching._open_here, given) as pool:
-        ahead = DrawnAhead(4, 3, pool)
+    with closing(DrawnAhead(given, 4, 3)) as ahead:
         for step in range(1, 3):
             found, expected = ahead.take(step), drawn(sentences, step, 4)
             for one, other in zip(ids_of(found), ids_of(expected), strict=True):
