@@ -133,8 +133,8 @@ def test_few_examples_have_small_batches(sentence_model: Path, tiny_model: Path)
         assert (found.arguments.head_start, found.arguments.pooling) == (None, None)
         return found.arguments.train_batch_size
 
-    assert batch(16) == batch(1000) == 8
-    assert batch(1001) is None
+    assert batch(16) == batch(3000) == 8
+    assert batch(3001) is None
     assert batch(16, train_batch_size=32) == 32
     assert batch(16, tiny_model) is None
     others = (Regression(), Tagging(["O", "B-PER"]), MultipleChoice(), QuestionAnswering())

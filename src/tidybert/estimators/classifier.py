@@ -43,7 +43,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
         num_train_epochs: passes over the training data; a part of one is allowed.  None: 3, or by
             the number of labels.
         max_steps: stop after this many steps, even before num_train_epochs.
-        train_batch_size: examples a step.  None: 32, or 8 of up to 1,000 pairs, scores,
+        train_batch_size: examples a step.  None: 32, or 8 of up to 3,000 pairs, scores,
             choices, tagged sentences or questions.
         tokens_per_batch: split a step into parts of at most this many tokens.
         learning_rate: peak of the schedule; None: 5e-5, for encoders narrower than 512 1e-4, and

@@ -30,7 +30,7 @@ MOST_TEXTS: Final = 999
 """Texts up to which the rule chooses."""
 STEPS: Final = 100
 """Fewest steps of a fine-tuning on so few texts."""
-MOST_EXAMPLES: Final = 1000
+MOST_EXAMPLES: Final = 3000
 """Pairs, scores, choices, tagged sentences and questions up to which small batches are better."""
 EXAMPLES_A_STEP: Final = 8
 _OF_STEPS: Final = (
@@ -51,7 +51,7 @@ def with_best_way(
     texts of one class each, up to 50 a class and 20 classes, the encoder learns by contrast and the
     head is a probe.  Otherwise, up to 999 texts, everything is fine-tuned from a probe, for 100
     steps at least.  The head reads [CLS] where MODEL comes with a next-sentence head, which trained
-    it, and else the mean of all tokens.  Up to 1,000 pairs, scores, choices, tagged sentences and
+    it, and else the mean of all tokens.  Up to 3,000 pairs, scores, choices, tagged sentences and
     questions are fine-tuned with 8 in a step.  Vectors and texts of several labels have no rule.
 
     Raises what opening MODEL raises.

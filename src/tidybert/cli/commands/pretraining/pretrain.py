@@ -174,17 +174,17 @@ def shown_training(run: Path, track: "Track | None") -> "Iterator[TrainingCallba
 
     if busy := load_note():
         note(busy)
-    steps, tokens, seconds, last = 0, 0, 0.0, 0.0
+    steps, tokens, seconds, last, is_first = 0, 0, 0.0, 0.0, True
 
     def step(done: "StepReport") -> None:
-        nonlocal steps, tokens, seconds, last
+        nonlocal steps, tokens, seconds, last, is_first
         steps, tokens, seconds = steps + 1, tokens + done.num_tokens, seconds + done.seconds
         if not done.updated:
             note(
                 f"step {done.step}: the loss is {done.loss} and the gradient norm "
                 f"{done.gradient_norm}; nothing was updated"
             )
-        if seconds - last < _LINE_SECONDS and steps > 1 and done.step < done.num_steps:
+        if seconds - last < _LINE_SECONDS and not is_first and done.step < done.num_steps:
             return
         last = seconds
         rate = tokens / seconds
@@ -198,6 +198,9 @@ def shown_training(run: Path, track: "Track | None") -> "Iterator[TrainingCallba
             f"step {done.step:,} of {done.num_steps:,}: {parts}, rate {done.learning_rate:.1e}, "
             f"norm {done.gradient_norm:.2f}; {rate:,.0f} tokens/s{reached}, {clock(left)} left"
         )
+        if is_first:
+            # The first step also prepares a GPU, so the rate is that of the others.
+            steps, tokens, seconds, last, is_first = 0, 0, 0.0, 0.0, False
 
     def metrics(step: int, values: dict[str, Any]) -> None:
         names = [name for shown in _SHOWN for name in values if _kind(name) == shown]
