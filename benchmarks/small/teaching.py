@@ -6,7 +6,7 @@ pooler's output and of the mean of the last states.  The teacher reads the sente
 needs them, which costs less than storing vectors: it sees each one once, forward only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from benchmarks.scores.cloze import answered, figures, read_sentences
-from benchmarks.small.sentences import DrawnAhead, Sentences, drawn
+from benchmarks.small.sentences import Drawn, DrawnAhead, Sentences, drawn
 from tidybert import MaskFiller, load
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
@@ -156,7 +156,9 @@ class TaughtObjective(PretrainingObjective):
         self.held_out = held_out_vectors(held_out, self.teacher)
         most = self.settings.num_steps
         self._first_of_last = most - int(most * DECAY_SHARE)
-        self._drawn = partial(drawn, self.sentences, count=teaching.teacher_sentences)
+        self._drawn: Callable[[int], Drawn] = partial(
+            drawn, self.sentences, count=teaching.teacher_sentences
+        )
 
     def identity(self, of_plan: RunIdentity) -> RunIdentity:
         """The plan's, the teacher and how it teaches."""
@@ -209,8 +211,12 @@ class TaughtObjective(PretrainingObjective):
 
     def _pinned(self, step: int, position: Any) -> StepBatches:
         taken: Any = super()._pinned(step, position)
-        rows = (each.each(Tensor.pin_memory) for each in (taken.student_rows, taken.teacher_rows))
-        return replace(taken, **dict(zip(("student_rows", "teacher_rows"), rows, strict=True)))
+        pinned: TaughtBatches = replace(
+            taken,
+            student_rows=taken.student_rows.each(Tensor.pin_memory),
+            teacher_rows=taken.teacher_rows.each(Tensor.pin_memory),
+        )
+        return pinned
 
     def add_gradients(self, work: Work, numbers: torch.Generator) -> Tensor:
         """Also add the teacher's; the last two figures are the sums of the cosines."""
