@@ -51,7 +51,9 @@ def main() -> None:
     parser.add_argument("--change", action="store_true", help="resume with other arguments")
     parser.add_argument("--teacher", default="minilm", help="MODEL whose mean is the vector")
     parser.add_argument("--teacher-weight", type=float, default=4.0, help="of the cosines' loss")
-    parser.add_argument("--last-teacher-weight", type=float, help="the same in the last fifth")
+    parser.add_argument(
+        "--last-teacher-weight", type=float, help="that of the last fifth of the steps"
+    )
     parser.add_argument("--teacher-sentences", type=at_least(1), default=32, help="in a step")
     parser.add_argument("--fewer-share", type=float, default=0.6, help="of pairs, with fewer masks")
     parser.add_argument("--max-steps", type=at_least(1), default=60_000)

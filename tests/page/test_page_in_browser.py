@@ -350,6 +350,13 @@ def test_looks_are_kept_and_the_tabs_work_by_keyboard(visit: Any) -> None:
     assert page.get_by_role("tab", name="Masked word").get_attribute("aria-selected") == "true"
 
 
+def test_all_tabs_are_in_sight_on_a_narrow_laptop(visit: Callable[..., Any]) -> None:
+    page = visit("tab=tokens", viewport={"width": 700, "height": 800})
+    boxes = [each.bounding_box() for each in page.get_by_role("tab").all()]
+    assert len(boxes) > 10
+    assert max(box["x"] + box["width"] for box in boxes) <= 700
+
+
 def test_right_to_left_texts_run_from_the_right(visit: Any) -> None:
     page = visit(f"tab=tokens&model={SMALL}&text=שלום+עולם&pair=")
     assert page.locator("#field-text").get_attribute("dir") == "rtl"

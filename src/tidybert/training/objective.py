@@ -125,7 +125,10 @@ class Objective:
         raise NotImplementedError
 
     def measured(self, step: int, work: Work, figures: Sequence[float], seconds: float) -> Measured:
-        """What the figures of ``add_gradients`` say, once they are read; by default their sum."""
+        """What the figures of ``add_gradients`` say, once they are read; by default their sum.
+
+        ``seconds``: that the step takes at the rate of the last steps.
+        """
         return Measured(sum(figures))
 
     def evaluate(self) -> dict[str, Any] | None:
