@@ -21,11 +21,11 @@ from torch import Tensor
 
 from benchmarks.harness.rounds import script_parser
 from benchmarks.harness.tables import markdown, show
-from tidybert.checkpoints.conversion import from_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.tensor_files import check_finite
+from tidybert.checkpoints.weights import from_huggingface
 from tidybert.errors import WeightsError, param
 from tidybert.modeling import BertForPreTraining, Rows
 from tidybert.reporting.pretraining_curves import write_curves

@@ -151,7 +151,7 @@ def reference() -> Callable[..., "nn.Module"]:
 @pytest.fixture(scope="session")
 def copy_weights() -> Callable[["nn.Module", "nn.Module"], "nn.Module"]:
     """Copies the weights of transformers' model into ours, and puts ours in evaluation mode."""
-    from tidybert.checkpoints.conversion import from_huggingface
+    from tidybert.checkpoints.weights import from_huggingface
 
     def copy(theirs: "nn.Module", ours: "nn.Module") -> "nn.Module":
         converted = from_huggingface(theirs.state_dict(), ours.config)
@@ -167,8 +167,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> Pa
     """A MODEL directory with a tiny random encoder and the toy problem's vocabulary."""
     import torch
 
-    from tidybert.checkpoints.conversion import to_huggingface
     from tidybert.checkpoints.tensor_files import write_tensors
+    from tidybert.checkpoints.weights import to_huggingface
     from tidybert.modeling import BertModel
     from tidybert.tokenization import BertTokenizer
 
@@ -520,7 +520,7 @@ LOADED_BY_COMMANDS = (
     "tidybert.corpus.building",
     "tidybert.finetuning.entrance",
     "tidybert.inference.predictor",
-    "tidybert.inference.vector_files",
+    "tidybert.inference.answer_files",
     "tidybert.pretraining.pretraining_run",
     "tidybert.reporting.evaluation",
     "tidybert.reporting.writing",
@@ -574,8 +574,8 @@ def write_corpus() -> Callable[..., Path]:
     """Writes documents, each sentences of ids from 5 on, to a corpus directory of token shards."""
     import numpy as np
 
-    from tidybert.corpus.manifest import MANIFEST_FILE, Manifest, described
     from tidybert.corpus.shard_writer import Block, PartWriter
+    from tidybert.corpus.token_shards import MANIFEST_FILE, Manifest, described
     from tidybert.tokenization import BertTokenizer
 
     def block_of(documents: Sequence[Sequence[Sequence[int]]]) -> Block:

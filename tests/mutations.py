@@ -27,12 +27,10 @@ HANGS: Final = 3
 """A run of tests that takes so many times as long as without a mutation hangs, which is noticed."""
 
 TESTS: Final[dict[str, str]] = {
-    "metrics/classification_scores.py": "tests/metrics/test_classification_scores.py",
+    "metrics/text_scores.py": "tests/metrics",
     "metrics/entity_scores.py": "tests/metrics/test_entity_scores.py",
     "metrics/squad_scores.py": "tests/metrics/test_squad_scores.py",
     "metrics/retrieval_scores.py": "tests/metrics/test_retrieval_scores.py",
-    "metrics/regression_scores.py": "tests/metrics/test_regression_scores.py",
-    "metrics/multi_label_scores.py": "tests/metrics/test_multi_label_scores.py",
     "pretraining/batches/masking.py": "tests/pretraining/test_masking.py",
     "data/batching.py": "tests/data/test_batching.py tests/training",
     "training/fine_tuning.py": "tests/training tests/finetuning",
@@ -42,7 +40,7 @@ TESTS: Final[dict[str, str]] = {
     "training/runs/run_checkpoints.py": "tests/training tests/pretraining tests/finetuning",
     "training/runs/run_record.py": "tests/training tests/pretraining tests/finetuning",
     "tasks/questions/span_answers.py": "tests/tasks/questions",
-    "tasks/tags/tag_features.py": "tests/tasks/tags",
+    "tasks/tags/tagging.py": "tests/tasks/tags",
     "storage/atomic_files.py": "tests/storage tests/faults",
     "storage/output_lock.py": "tests/storage tests/faults",
     "storage/part_file.py": "tests/storage tests/inference/test_vector_files.py",

@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.model_directory import model_description
-from tidybert.checkpoints.sentence_form import SentenceForm
-from tidybert.checkpoints.sentence_writing import write_sentence_form
+from tidybert.checkpoints.sentence_form import SentenceForm, write_sentence_form
 from tidybert.checkpoints.tensor_files import write_tensors
+from tidybert.checkpoints.weights import to_huggingface
 from tidybert.modeling.bert import BertModel
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_json
 from tidybert.storage.model_files import CONFIG_FILE

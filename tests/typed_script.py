@@ -7,21 +7,19 @@ import numpy as np
 
 import tidybert
 from tidybert import BertClassifier, Embedder, FinetunedModel, Predictor
-from tidybert.inference.answer_list import AnswerList
+from tidybert.inference.predictor import AnswerList
 from tidybert.tasks.answer_types import (
     ChoiceAnswer,
-    ClassAnswer,
-    LabelSetAnswer,
-    ScoreAnswer,
-    SpanAnswer,
-    TagAnswer,
-)
-from tidybert.tasks.metric_types import (
     ChoiceMetrics,
+    ClassAnswer,
     ClassMetrics,
+    LabelSetAnswer,
     LabelSetMetrics,
+    ScoreAnswer,
     ScoreMetrics,
+    SpanAnswer,
     SpanMetrics,
+    TagAnswer,
     TagMetrics,
 )
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.harness.rounds import note
-from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
+from tidybert.files.reading import PUBLISHED_LAYOUTS, ReadOptions
 from tidybert.tasks.registry import task_class
 
 TICKETS: Final = Path(str(files("tidybert"))) / "resources" / "tickets"

@@ -6,8 +6,7 @@ from typing import Final
 
 import torch
 
-from tidybert.modeling.kernels.int8_linear import MOST_ROWS, Int8Linear, largest_weight
-from tidybert.modeling.kernels.linear import product
+from tidybert.modeling.kernels.linear import MOST_ROWS, Int8Linear, largest_weight, product
 
 _WIDTH: Final = 1024
 _ROWS: Final = 8 * MOST_ROWS

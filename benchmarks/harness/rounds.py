@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tidybert.errors import UsageError, param
-from tidybert.files.wording import count_of
-from tidybert.system.machine import machine, versions
+from tidybert.files.rows import count_of
+from tidybert.system.cores import machine, versions
 
 SIDES: Final = ("ours", "transformers")
 FLASH_SIDE: Final = "transformers-flash"

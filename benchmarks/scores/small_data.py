@@ -36,7 +36,7 @@ from benchmarks.harness.processes import in_environment
 from benchmarks.harness.tables import Line, Results, markdown, percent, results_parser, show
 from tidybert import BertClassifier, BertTagger, BertVectorizer
 from tidybert.catalog import DEFAULT_MODEL, find_model
-from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tasks.tags.tag_files import TaggedExample
 
 NUM_TEST: Final = 500
 SETS: Final = (

@@ -20,9 +20,7 @@ import numpy as np
 
 from benchmarks.harness.tables import Results, markdown, percent, results_parser, show
 from benchmarks.scores.label_errors import MAX_SEQ_LENGTH, embedded
-from tidybert.checking.label_check import Vectors, suggestions
-from tidybert.checking.out_of_fold import fitted, probabilities
-from tidybert.checking.suggestions import margins
+from tidybert.checking.label_check import Vectors, fitted, margins, probabilities, suggestions
 from tidybert.data.checks import TrainingData
 from tidybert.tasks.classification import Classification
 

@@ -12,15 +12,15 @@ from typing import Any
 from benchmarks.harness.datasets import data_folder
 from benchmarks.harness.rounds import script_parser
 from benchmarks.harness.tables import markdown
-from tidybert.corpus.document_hashes import HeldOut
 from tidybert.corpus.documents import Document, read_documents
+from tidybert.corpus.screening import HeldOut
 from tidybert.tokenization import BasicTokenizer, BertTokenizer, Vocabulary
 from tidybert.tokenization.learning.vocabulary_training import (
     Fit,
+    WordCounts,
     measure_fit,
     train_vocabulary,
 )
-from tidybert.tokenization.learning.word_counts import WordCounts
 
 SIZES = (4000, 8000, 16000, 30522)
 

@@ -24,12 +24,11 @@ from benchmarks.harness.datasets import data_folder
 from benchmarks.harness.rounds import script_parser
 from benchmarks.harness.tables import markdown, show
 from tidybert import Embedder
-from tidybert.corpus.sentences import split_sentences
-from tidybert.explain.explained_text import place_of
-from tidybert.explain.shown import cosine
-from tidybert.explain.word_space import word_vectors
+from tidybert.corpus.tokenizing import split_sentences
+from tidybert.explain.explained_text import cosine, place_of
+from tidybert.explain.layer_states import word_vectors
 from tidybert.inference.embedding import TokenVectors
-from tidybert.metrics.regression_scores import regression_metrics
+from tidybert.metrics.text_scores import regression_metrics
 
 SETS = {"WordSim-353": "words/EN-WS-353-ALL.txt", "SimLex-999": "words/EN-SIMLEX-999.txt"}
 CORPUS = "corpus/wiki-short-00.txt.xz"

@@ -19,9 +19,9 @@ import torch
 
 from benchmarks.harness.rounds import at_least, script_parser
 from benchmarks.harness.tables import markdown
-from tidybert.checkpoints.conversion import from_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
+from tidybert.checkpoints.weights import from_huggingface
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.documents import read_documents
 from tidybert.modeling import BertForPreTraining

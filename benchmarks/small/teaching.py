@@ -30,13 +30,12 @@ from tidybert.pretraining.batches.masked_rows import MaskedRows
 from tidybert.pretraining.batches.stream import StepBatches
 from tidybert.pretraining.pretraining_arguments import DECAY_SHARE
 from tidybert.pretraining.pretraining_objective import PretrainingObjective, Take
-from tidybert.training.changes import MEASURE, STEPS
 from tidybert.training.objective import Work
 from tidybert.training.precision import autocast
 from tidybert.training.reports import Measured
-from tidybert.training.runs.background_writer import snapshot
-from tidybert.training.runs.run_checkpoints import TrainingState
-from tidybert.training.runs.run_identity import RunIdentity, weights_sha256
+from tidybert.training.runs.run_checkpoints import RunIdentity, TrainingState, weights_sha256
+from tidybert.training.runs.run_record import snapshot
+from tidybert.training.training_arguments import MEASURE, STEPS
 
 Device = torch.device | str
 

@@ -35,7 +35,7 @@ from benchmarks.harness.rounds import at_least, in_turn, note, script_parser
 from tidybert.cluster.file_job import run_job
 from tidybert.cluster.file_work import Advance, EmbedWork, FileWork
 from tidybert.cluster.input_files import InputFile, input_files
-from tidybert.files.read_report import ReadReport
+from tidybert.files.reading import ReadReport
 from tidybert.files.text_files import SUFFIXES
 from tidybert.storage.atomic_files import atomic_write_text, file_sha256
 from tidybert.storage.part_file import Written

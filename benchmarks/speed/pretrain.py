@@ -32,7 +32,7 @@ from tidybert.corpus.building import build_corpus
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.batches.instances import PretrainingInstances
-from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.pretraining_batch import Position
 from tidybert.pretraining.batches.stream import InstanceStream
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.pretraining_job import PretrainingJob

@@ -29,8 +29,8 @@ from benchmarks.speed.infer import add_texts, max_seq_length_for, save_classifie
 from benchmarks.speed.serving_sides import INFINITY, OTHERS, Side, other_side, our_side, running
 from tidybert.catalog import find_model
 from tidybert.errors import TidyBertError, UsageError
+from tidybert.files.rows import count_of
 from tidybert.files.text_files import read_examples
-from tidybert.files.wording import count_of
 from tidybert.tokenization import BertTokenizer
 
 CLIENTS: Final = (1, 8, 32, 128)

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from tidybert.tasks.choices.choice_files import ChoiceExample
     from tidybert.tasks.labelled_examples import load_data
     from tidybert.tasks.questions.question_files import QuestionExample
-    from tidybert.tasks.tags.tagged_sentences import TaggedExample
+    from tidybert.tasks.tags.tag_files import TaggedExample
     from tidybert.tokenization import BertTokenizer
 
     __version__: str
@@ -126,7 +126,7 @@ _MODULE_OF: Final = {
     "Index": "tidybert.search.index",
     "ChoiceExample": "tidybert.tasks.choices.choice_files",
     "QuestionExample": "tidybert.tasks.questions.question_files",
-    "TaggedExample": "tidybert.tasks.tags.tagged_sentences",
+    "TaggedExample": "tidybert.tasks.tags.tag_files",
     "TextExample": "tidybert.files.text_examples",
     "load_data": "tidybert.tasks.labelled_examples",
 }

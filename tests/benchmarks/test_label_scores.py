@@ -13,10 +13,10 @@ import pytest
 from benchmarks.harness.tables import Results
 from benchmarks.scores import label_errors, small_data, suggested_labels
 from benchmarks.speed.padding import rows
-from tidybert.checking import out_of_fold
+from tidybert.checking import label_check as out_of_fold
 from tidybert.files.text_examples import TextExample
-from tidybert.modeling.kernels.int8_linear import largest_weight
-from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.modeling.kernels.linear import largest_weight
+from tidybert.tasks.tags.tag_files import TaggedExample
 
 
 def results_of(path: Path, lines: list[dict[str, Any]]) -> Results:

@@ -18,7 +18,7 @@ from benchmarks.speed.finetune_work import FinetuneWork, with_dropout, work_of
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.pretraining_batch import Position
 from tidybert.pretraining.throughput import flops_per_token
 from tidybert.tokenization import BertTokenizer
 

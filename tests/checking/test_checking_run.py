@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.checking import check_examples, out_of_fold
+from tidybert.checking import check_examples
+from tidybert.checking import label_check as out_of_fold
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.tasks.classification import Classification

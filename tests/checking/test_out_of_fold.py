@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tidybert.checking import out_of_fold as folds
+from tidybert.checking import label_check as folds
 from tidybert.data.features import Features
 from tidybert.tasks.classification import Classification
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tidybert.checking.suggestions import margins, suggested
+from tidybert.checking.label_check import margins, suggested
 
 
 def test_the_margin_is_between_the_two_likeliest() -> None:

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tidybert.checkpoints.conversion import (
+from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
+from tidybert.checkpoints.weights import (
     encoder_names,
     from_huggingface,
     head_names,
     huggingface_names,
     to_huggingface,
 )
-from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
 

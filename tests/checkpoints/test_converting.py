@@ -13,13 +13,12 @@ from safetensors.torch import load_file, save_file
 from tests.sentence_directories import write_sentence_transformers
 from torch import Tensor
 
-from tidybert.checkpoints.converting import WRITERS, convert
+from tidybert.checkpoints.converting import DTYPES, HEADS, WRITERS, convert
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.sentence_form import Dense, SentenceForm
-from tidybert.checkpoints.tensor_bundle import TensorBundle, write_bundle
 from tidybert.checkpoints.tensor_files import read_tensors
-from tidybert.checkpoints.whole_model import DTYPES, HEADS
+from tidybert.checkpoints.tensorflow_bundle import TensorBundle, write_bundle
 from tidybert.cli.main import run as shell
 from tidybert.errors import UsageError, WeightsError
 from tidybert.inference import Predictor

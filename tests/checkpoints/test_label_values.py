@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tidybert.checkpoints.label_values import restored_values, stored_values
-from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.metadata import ModelMetadata, restored_values, stored_values
 from tidybert.errors import ConfigError, DataError, DataWarning
 
 

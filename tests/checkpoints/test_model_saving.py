@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tidybert.checkpoints.conversion import from_huggingface
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.sentence_form import Dense, SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
+from tidybert.checkpoints.weights import from_huggingface
 from tidybert.configuration import BertConfig
 from tidybert.errors import DiskError, WeightsError
 from tidybert.modeling import BertModel

@@ -11,14 +11,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.checkpoints.conversion import to_huggingface
-from tidybert.checkpoints.crc32c import crc32c, masked_crc32c
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sorted_table import read_table, write_table
-from tidybert.checkpoints.tensor_bundle import TensorBundle, write_bundle
 from tidybert.checkpoints.tensor_files import read_tensors
-from tidybert.checkpoints.tensorflow_names import to_tensorflow
-from tidybert.checkpoints.wire_format import read_varint, varint
+from tidybert.checkpoints.tensorflow_bundle import (
+    TensorBundle,
+    crc32c,
+    masked_crc32c,
+    read_table,
+    read_varint,
+    to_tensorflow,
+    varint,
+    write_bundle,
+    write_table,
+)
+from tidybert.checkpoints.weights import to_huggingface
 from tidybert.configuration import BertConfig
 from tidybert.errors import LimitError, TidyBertError, WeightsError
 from tidybert.modeling import Rows

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from tidybert.checkpoints.converting import ExtensibleModel
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
-from tidybert.checkpoints.vocabulary_extension import ExtensibleModel
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
 from tidybert.inference import Predictor, load

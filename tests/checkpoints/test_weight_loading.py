@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tidybert.checkpoints.conversion import from_huggingface
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import read_tensors
-from tidybert.checkpoints.weight_loading import LoadReport, UndrawnWeights
+from tidybert.checkpoints.weights import LoadReport, UndrawnWeights, from_huggingface
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
 from tidybert.modeling.bert import BertModel

@@ -8,7 +8,7 @@ from tidybert.cli.answer_table import _cells, asked
 from tidybert.files.text_examples import TextExample
 from tidybert.tasks.choices.choice_files import ChoiceExample
 from tidybert.tasks.questions.question_files import QuestionExample
-from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tasks.tags.tag_files import TaggedExample
 
 
 @pytest.mark.parametrize(

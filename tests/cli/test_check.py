@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.checking import out_of_fold
+from tidybert.checking import label_check as out_of_fold
 from tidybert.cli.commands.check import _beginning
 from tidybert.cli.main import run as shell
 

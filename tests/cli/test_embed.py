@@ -108,7 +108,7 @@ def test_bad_rows_are_told_before_the_work(
     command = ["embed", str(tiny_model), str(file), "--out", str(out)]
 
     with monkeypatch.context() as patch:
-        patch.setattr("tidybert.inference.vector_files.write_vectors", None)
+        patch.setattr("tidybert.inference.answer_files.write_vectors", None)
         assert shell(command) == 1
     assert f"{file}: 1 row cannot be read" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == [file]
@@ -190,7 +190,7 @@ def wait_for(folder: Path, name: str) -> None:
 def test_an_interrupted_run_says_how_to_go_on(
     tiny_model: Path, file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    from tidybert.inference import vector_files
+    from tidybert.inference import answer_files as vector_files
 
     out = tmp_path / "out.jsonl"
     command = ["embed", str(tiny_model), file, "--out", str(out)]

@@ -19,8 +19,8 @@ def model(tmp_path: Path, tiny_config: Callable[..., BertConfig]) -> Path:
     """A tiny encoder whose vocabulary is ten letters, a word and one unused place."""
     import torch
 
-    from tidybert.checkpoints.conversion import to_huggingface
     from tidybert.checkpoints.tensor_files import write_tensors
+    from tidybert.checkpoints.weights import to_huggingface
     from tidybert.modeling import BertModel
 
     letters = "acdehorstw"

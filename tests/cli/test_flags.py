@@ -15,7 +15,7 @@ from tidybert.cli import main
 from tidybert.cli.commands.finetune import FinetuneFlags
 from tidybert.cli.flags import PANELS, field_helps, takes
 from tidybert.cli.main import run as shell
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.tasks.task_options import TaskOptions

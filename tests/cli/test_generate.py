@@ -3,7 +3,7 @@
 import pytest
 
 from tidybert.cli.commands.pretraining.generate import _parts
-from tidybert.inference.generation import NextToken
+from tidybert.inference.language_model import NextToken
 from tidybert.tokenization.wordpiece import join_pieces
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.cli.commands.pretraining import poem
+from tidybert.cli.commands import quickstart as poem
 from tidybert.cli.main import run as shell
 
 ENGLISH = (

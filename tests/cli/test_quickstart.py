@@ -27,8 +27,8 @@ def tickets_model(
     """A MODEL with a tiny random encoder whose vocabulary is the tickets' commonest words."""
     import torch
 
-    from tidybert.checkpoints.conversion import to_huggingface
     from tidybert.checkpoints.tensor_files import write_tensors
+    from tidybert.checkpoints.weights import to_huggingface
     from tidybert.modeling import BertModel
     from tidybert.tokenization import BertTokenizer
 

@@ -13,8 +13,8 @@ from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.cli.main import run as shell
 from tidybert.cli.results import print_trials
 from tidybert.finetuning import run_job
+from tidybert.finetuning.finetuned_model import Trial, Trials
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.trials_file import Trial, Trials
 from tidybert.tasks.classification import Classification
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.runs.run_directory import is_finished

@@ -8,9 +8,8 @@ import pytest
 
 from tidybert.cluster.file_job import JobReport
 from tidybert.cluster.file_work import FileWork
-from tidybert.cluster.file_worker import FileWorker
-from tidybert.cluster.input_files import InputFile
-from tidybert.cluster.job_record import this_version
+from tidybert.cluster.input_files import InputFile, this_version
+from tidybert.cluster.ray_engine import FileWorker
 
 
 @pytest.fixture

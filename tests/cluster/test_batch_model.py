@@ -10,7 +10,7 @@ import pytest
 from tidybert import Embedder, Predictor
 from tidybert.cluster import BatchModel
 from tidybert.errors import DataError, UsageError
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 
 ROWS: dict[str, dict[str, list[Any]]] = {
     "colours": {"text": ["the red fox", "a blue bird"]},

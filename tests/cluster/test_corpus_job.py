@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from tidybert.cluster import corpus_job
-from tidybert.cluster.corpus_job import build_corpus_on_cluster
-from tidybert.cluster.corpus_parts import CorpusWork, duplicates, read_part
+from tidybert.cluster.corpus_job import CorpusWork, build_corpus_on_cluster, duplicates, read_part
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.documents import CorpusOptions, CorpusReport
 from tidybert.corpus.new_documents import Reading
 from tidybert.errors import DataError
-from tidybert.files.read_report import ReadReport
+from tidybert.files.reading import ReadReport
 from tidybert.tokenization import BertTokenizer
 
 

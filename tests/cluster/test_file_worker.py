@@ -9,10 +9,9 @@ import pytest
 
 from tidybert import Predictor
 from tidybert.cluster.file_work import EmbedWork, PredictWork
-from tidybert.cluster.file_worker import FileWorker, Outcome
-from tidybert.cluster.input_files import InputFile, input_files
-from tidybert.cluster.job_record import FileDone, this_version
-from tidybert.files.read_options import ReadOptions
+from tidybert.cluster.input_files import FileDone, InputFile, input_files, this_version
+from tidybert.cluster.ray_engine import FileWorker, Outcome
+from tidybert.files.reading import ReadOptions
 from tidybert.files.text_files import SUFFIXES
 from tidybert.inference.answer_files import write_answers
 from tidybert.storage.output_lock import output_lock

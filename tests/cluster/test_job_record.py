@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.cluster.job_record import FileDone, add_done, begin_manifest, job_line
+from tidybert.cluster.input_files import FileDone, add_done, begin_manifest, job_line
 from tidybert.errors import DataError, UsageError
 
 JOB = job_line("predict", "abc", {"options": {"device": "auto"}, "read": ["--text", "message"]})

@@ -18,10 +18,10 @@ import pytest
 
 from tidybert.corpus import building as module
 from tidybert.corpus.building import Built, build_corpus
-from tidybert.corpus.document_hashes import digests_of, shares
 from tidybert.corpus.documents import CorpusOptions, CorpusReport
-from tidybert.corpus.sentences import split_sentences
+from tidybert.corpus.screening import digests_of, shares
 from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.corpus.tokenizing import split_sentences
 from tidybert.errors import DataError, UsageError
 from tidybert.storage.json_objects import json_checksum
 from tidybert.tokenization import BertTokenizer

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from tidybert.corpus.document_hashes import (
+from tidybert.corpus.screening import (
     DIGEST_BYTES,
     HeldOut,
     SeenDigests,

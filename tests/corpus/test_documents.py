@@ -14,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidybert.corpus import documents as corpus
-from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
-from tidybert.corpus.packed_files import corpus_files
+from tidybert.corpus.documents import CorpusOptions, CorpusReport, corpus_files, read_documents
 from tidybert.errors import DataError, LimitError, UsageError, in_python
 from tidybert.files import text_lines
 

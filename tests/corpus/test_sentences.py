@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.corpus.sentences import split_sentences
+from tidybert.corpus.tokenizing import split_sentences
 
 HARD_CASES = Path(__file__).with_name("hard_sentences.txt")
 

@@ -17,9 +17,7 @@ import pytest
 from tidybert.cli.main import run as shell
 from tidybert.corpus import building
 from tidybert.corpus.building import build_corpus
-from tidybert.corpus.documents import read_documents
-from tidybert.corpus.packed_files import corpus_files
-from tidybert.corpus.sources import Source
+from tidybert.corpus.documents import Source, corpus_files, read_documents
 from tidybert.errors import DataError, UsageError
 from tidybert.storage import remote_files
 from tidybert.tokenization import BertTokenizer

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.corpus.manifest import is_corpus, read_manifest, verify_files
-from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.corpus.token_shards import TokenCorpus, is_corpus, read_manifest, verify_files
 from tidybert.errors import DataError
 
 DOCUMENTS = [[[5, 6, 7], [8]], [[9, 9]], [[10], [11, 12], [13, 14, 15, 16]]]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.tokenization.encoding import Encoding
+from tidybert.tokenization.tokenizer import Encoding
 
 CLS, SEP = 101, 102
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tidybert.data.training_texts import text_hashes
+from tidybert.data.splits import text_hashes
 
 
 def test_a_hash_is_the_same_everywhere() -> None:

@@ -176,7 +176,7 @@ def count(
     build: Callable[[], Any], loss: Callable[[Any], Any], *, mixed: bool = True
 ) -> dict[str, Any]:
     """Count the loss of a model that ``build`` makes on the device, and its backward."""
-    from tidybert.modeling.kernels import grouped_attention
+    from tidybert.modeling.kernels import fast_attention as grouped_attention
     from tidybert.training.precision import autocast
 
     grouped_attention.functional = type(
@@ -200,10 +200,10 @@ def count_pretraining(dropout: float, *, mixed: bool = True, half: bool = False)
 
     ``mixed``: in bfloat16.  ``half``: with a residual stream in bfloat16, as --recipe fast has it.
     """
-    from tidybert.modeling.kernels.layer_norm import keep_half_residual
+    from tidybert.modeling.kernels.dropout import keep_half_residual
     from tidybert.pretraining.batches.masked_rows import masked_rows
     from tidybert.pretraining.batches.pretraining_batch import PretrainingBatch
-    from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
+    from tidybert.pretraining.pretraining_objective import build_pretraining_model, loss_parts
 
     lengths = lengths_of_a_batch(NUM_TOKENS, 128)
     total = int(lengths.sum())
@@ -236,8 +236,7 @@ def count_finetuning(name: str) -> dict[str, Any]:
     from tidybert.tasks.multi_label import MultiLabelClassification
     from tidybert.tasks.questions.question_answering import QuestionAnswering
     from tidybert.tasks.regression import Regression
-    from tidybert.tasks.tags.tag_features import WordPlaces
-    from tidybert.tasks.tags.tagging import Tagging
+    from tidybert.tasks.tags.tagging import Tagging, WordPlaces
 
     task: Any
     task, label = {
@@ -303,7 +302,7 @@ def count_steps_of(trainer: Any, run: Callable[[], Any]) -> dict[str, Any]:
 @contextlib.contextmanager
 def trained_on_the_stub() -> Iterator[torch.device]:
     """FakeTensorMode, and the kernels that CUDA would choose."""
-    from tidybert.modeling.kernels import grouped_attention
+    from tidybert.modeling.kernels import fast_attention as grouped_attention
 
     grouped_attention.functional = type(
         "functional", (), {"scaled_dot_product_attention": staticmethod(fused_attention)}
@@ -316,9 +315,11 @@ def count_pretraining_steps(optimizer: str) -> dict[str, Any]:
     """Two steps of two micro-batches of pre-training two layers of base, with their updates."""
     from tidybert.pretraining.batches.masked_rows import longest_batch
     from tidybert.pretraining.batches.stream import StepBatches
-    from tidybert.pretraining.objectives import build_pretraining_model
     from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-    from tidybert.pretraining.pretraining_objective import PretrainingObjective
+    from tidybert.pretraining.pretraining_objective import (
+        PretrainingObjective,
+        build_pretraining_model,
+    )
     from tidybert.training.loop import TrainingLoop
 
     tokens = NUM_TOKENS // 4

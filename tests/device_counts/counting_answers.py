@@ -15,7 +15,8 @@ BATCH_TOKENS = 4096
 def count_answers(name: str) -> dict[str, Any]:
     """Three layers of base in bfloat16: three batches of a task, one of vectors or [MASK]s."""
     from tidybert.data.features import Features
-    from tidybert.inference import embedding, fill_mask, forward
+    from tidybert.inference import embedding, forward
+    from tidybert.inference import pretraining_heads as fill_mask
     from tidybert.modeling import BertModel
     from tidybert.modeling.heads import BertForMaskedLM
     from tidybert.tasks.classification import Classification

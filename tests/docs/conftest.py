@@ -18,8 +18,8 @@ def write_model(tiny_config: Callable[..., BertConfig]) -> WriteModel:
     """Writes a MODEL with random weights that knows letters and the pages' words for [MASK]."""
     import torch
 
-    from tidybert.checkpoints.conversion import to_huggingface
     from tidybert.checkpoints.tensor_files import write_tensors
+    from tidybert.checkpoints.weights import to_huggingface
     from tidybert.tokenization import BertTokenizer
 
     letters = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -49,8 +49,7 @@ def write_model(tiny_config: Callable[..., BertConfig]) -> WriteModel:
 def small_weights(tmp_path_factory: pytest.TempPathFactory, write_model: WriteModel) -> Path:
     """A tiny model of sentence vectors, with pre-training's heads, 512 positions and few words."""
     from tidybert.checkpoints.model_directory import ModelDirectory
-    from tidybert.checkpoints.sentence_form import SentenceForm
-    from tidybert.checkpoints.sentence_writing import write_sentence_form
+    from tidybert.checkpoints.sentence_form import SentenceForm, write_sentence_form
     from tidybert.modeling import BertForPreTraining
 
     directory = tmp_path_factory.mktemp("models") / "small"

@@ -22,8 +22,9 @@ from benchmarks.__main__ import SCRIPTS
 from benchmarks.__main__ import main as benchmarks
 from tidybert.cli import main as shell
 from tidybert.cli.commands import quickstart
-from tidybert.cli.commands.pretraining import poem
-from tidybert.finetuning import best_way, contrastive
+from tidybert.cli.commands import quickstart as poem
+from tidybert.finetuning import head_start as contrastive
+from tidybert.finetuning import run_job as best_way
 
 ROOT = Path(__file__).parents[2]
 NOTES = ROOT / "benchmarks" / "NOTES.md"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tidybert.errors import DataError, UsageError
-from tidybert.estimators.class_weights import weights_of_classes, weights_of_labels
+from tidybert.estimators.text_estimators import weights_of_classes, weights_of_labels
 
 Y = np.array([[1, 0, 1], [1, 0, 0], [1, 0, 0], [1, 0, 0]], dtype=bool)
 

@@ -17,8 +17,8 @@ import torch
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
-from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.tensor_files import write_tensors
+from tidybert.checkpoints.weights import to_huggingface
 from tidybert.configuration import BertConfig
 from tidybert.estimators import BertClassifier, BertRegressor, BertVectorizer
 from tidybert.modeling import BertModel

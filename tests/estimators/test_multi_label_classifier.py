@@ -19,7 +19,7 @@ from tidybert.cli.main import run as shell
 from tidybert.errors import DataError, UsageError
 from tidybert.estimators import BertClassifier, BertTagger
 from tidybert.inference import Predictor
-from tidybert.metrics.multi_label_scores import f1_thresholds
+from tidybert.metrics.text_scores import f1_thresholds
 from tidybert.tasks.multi_label import MultiLabelClassification
 
 Quick = dict[str, Any]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tidybert.estimators.ragged_rows import RaggedRows
+from tidybert.estimators.checked_inputs import RaggedRows
 
 
 def test_a_list_that_numpy_takes_for_objects() -> None:

@@ -57,7 +57,7 @@ def test_a_bar_where_it_is_wanted(
 ) -> None:
     shown: list[str] = []
     monkeypatch.setattr(
-        "tidybert.system.progress_bar.notebook_display",
+        "tidybert.system.terminal.notebook_display",
         lambda: lambda content, **_how: shown.append(content["text/html"]),
     )
     quiet = vectorizer.transform(TEXTS)

@@ -13,7 +13,7 @@ from tests.reporting.trees import checked, found, number, words
 
 from tidybert import Explainer
 from tidybert.explain import plots
-from tidybert.explain.shown import Shown, Table
+from tidybert.explain.explained_text import Shown, Table
 
 TEXT = "the red hen <a>"
 

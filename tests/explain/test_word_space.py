@@ -7,7 +7,7 @@ import pytest
 
 from tidybert import Embedder, Explainer
 from tidybert.errors import DataError, UsageError
-from tidybert.explain.word_space import principal_components
+from tidybert.explain.layer_states import principal_components
 
 
 @pytest.fixture(scope="module")

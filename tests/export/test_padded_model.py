@@ -9,7 +9,7 @@ from torch import nn
 
 from tidybert.checkpoints.sentence_form import Dense, SentenceForm
 from tidybert.configuration import BertConfig
-from tidybert.export.padded_model import PaddedModel
+from tidybert.export.onnx_export import PaddedModel
 from tidybert.modeling import heads
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.rows import Rows, pooled

@@ -182,8 +182,8 @@ def inputs(
     """Labelled texts, pairs, a plain text, a corpus of it, and a model whose words are letters."""
     import torch
 
-    from tidybert.checkpoints.conversion import to_huggingface
     from tidybert.checkpoints.tensor_files import write_tensors
+    from tidybert.checkpoints.weights import to_huggingface
     from tidybert.modeling import BertModel
     from tidybert.tokenization import BertTokenizer
 

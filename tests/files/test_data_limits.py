@@ -13,9 +13,8 @@ import pytest
 
 from tidybert.errors import DataError, LimitError, TidyBertError, in_shell
 from tidybert.files.example_reader import ExampleReader
-from tidybert.files.labels import label_names
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.text_examples import TextExample
+from tidybert.files.reading import ReadOptions
+from tidybert.files.text_examples import TextExample, label_names
 from tidybert.files.text_files import FORMATS, read_examples
 from tidybert.storage.limits import Limit
 

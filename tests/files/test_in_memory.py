@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 
 from tidybert.errors import DataError, UsageError
-from tidybert.files.in_memory import in_memory
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
+from tidybert.files.reading import ReadOptions, ReadReport
+from tidybert.files.rows import in_memory
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 

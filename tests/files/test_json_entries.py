@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError
-from tidybert.files.json_entries import JsonCursor, json_cursor
+from tidybert.files.records import JsonCursor, json_cursor
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-99, 99) | st.text(max_size=5),

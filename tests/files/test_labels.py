@@ -9,11 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError, UsageError, in_python
-from tidybert.files.labels import label_names, labels_of
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
-from tidybert.files.table_cells import MISSING, LabelCells
-from tidybert.files.text_examples import TextExample
+from tidybert.files.columns import MISSING, LabelCells
+from tidybert.files.reading import ReadOptions, ReadReport
+from tidybert.files.text_examples import TextExample, label_names, labels_of
 from tidybert.files.text_files import read_examples
 
 JIGSAW = """id,comment_text,toxic,obscene,insult

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.files.labels import label_names
-from tidybert.files.read_options import PUBLISHED_LAYOUTS, ReadOptions
-from tidybert.files.read_report import ReadReport
+from tidybert.files.reading import PUBLISHED_LAYOUTS, ReadOptions, ReadReport
+from tidybert.files.text_examples import label_names
 from tidybert.files.text_files import read_examples
 
 pytestmark = pytest.mark.real_data

@@ -6,9 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.errors import ConfigError, DataError, in_python, in_shell
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
-from tidybert.files.reading import Reading
+from tidybert.files.reading import Reading, ReadOptions, ReadReport
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 

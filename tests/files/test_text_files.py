@@ -13,10 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError, LimitError, UsageError, in_python
-from tidybert.files.labels import label_names
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
-from tidybert.files.text_examples import TextExample
+from tidybert.files.reading import ReadOptions, ReadReport
+from tidybert.files.text_examples import TextExample, label_names
 from tidybert.files.text_files import read_examples
 from tidybert.storage.limits import Limit
 

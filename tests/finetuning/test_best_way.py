@@ -15,9 +15,9 @@ from tidybert import BertClassifier, load
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.cli import main as shell
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import contrastive
-from tidybert.finetuning.best_way import with_best_way
+from tidybert.finetuning import head_start as contrastive
 from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import with_best_way
 from tidybert.finetuning.training_examples import TrainingExamples
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning.collapse import collapsed_to
 from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_run import collapsed_to
 from tidybert.tasks.choices.choice_files import ChoiceExample
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
@@ -18,7 +18,7 @@ from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tasks.regression import Regression
-from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tasks.tags.tag_files import TaggedExample
 from tidybert.tasks.tags.tagging import Tagging
 from tidybert.tokenization import BertTokenizer
 

@@ -8,9 +8,9 @@ import torch
 
 from tidybert.data.features import Features
 from tidybert.errors import UsageError
-from tidybert.finetuning.contrastive import draw_groups, group_loss
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_run import Callbacks
+from tidybert.finetuning.head_start import draw_groups, group_loss
 from tidybert.tasks.regression import Regression
 
 Toy = Callable[..., FinetunedModel]

@@ -27,8 +27,7 @@ from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
-from tidybert.tasks.tags.tag_features import WordPlaces
-from tidybert.tasks.tags.tagging import Tagging
+from tidybert.tasks.tags.tagging import Tagging, WordPlaces
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.reports import StepReport

@@ -23,8 +23,8 @@ from tidybert.errors import (
 )
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import finetuning_run
-from tidybert.finetuning.finetune_options import TaskName
-from tidybert.tasks.metric_types import (
+from tidybert.finetuning.entrance import TaskName
+from tidybert.tasks.answer_types import (
     ChoiceMetrics,
     ClassMetrics,
     LabelSetMetrics,

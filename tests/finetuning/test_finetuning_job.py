@@ -9,8 +9,8 @@ import pytest
 from tidybert.cli.commands.evaluate import EvaluateFlags
 from tidybert.cli.commands.finetune import FinetuneFlags
 from tidybert.errors import UsageError
-from tidybert.files.read_options import ReadOptions
-from tidybert.finetuning.finetune_options import EvaluateOptions, FinetuneOptions
+from tidybert.files.reading import ReadOptions
+from tidybert.finetuning.entrance import EvaluateOptions, FinetuneOptions
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.registry import task_flags

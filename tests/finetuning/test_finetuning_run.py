@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.tensor_files import read_tensors
+from tidybert.checkpoints.weights import to_huggingface
 from tidybert.errors import DataError, DivergedError, TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
@@ -349,7 +349,7 @@ def test_what_cannot_work_is_said_before_the_data_are_tokenised(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidybert.storage.disk_errors.free_bytes", lambda _: 1)
+    monkeypatch.setattr("tidybert.storage.own_files.free_bytes", lambda _: 1)
     monkeypatch.setattr(Classification, "features", None)
 
     with pytest.raises(TidyBertError, match=message):

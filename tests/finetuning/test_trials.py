@@ -13,10 +13,10 @@ import pytest
 from tidybert.configuration import BertConfig
 from tidybert.errors import DivergedError, TrainingError, UsageError
 from tidybert.files.text_examples import TextExample
+from tidybert.finetuning.finetuned_model import Trials
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.training_examples import TrainingExamples
 from tidybert.finetuning.trials import run_trials, search_variants, shared_settings, variants_of
-from tidybert.finetuning.trials_file import Trials
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments
 

@@ -15,13 +15,19 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tidybert.checkpoints import sorted_table
-from tidybert.checkpoints.crc32c import masked_crc32c
+from tidybert.checkpoints import tensorflow_bundle as sorted_table
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sorted_table import write_table
-from tidybert.checkpoints.tensor_bundle import TensorBundle, write_bundle
 from tidybert.checkpoints.tensor_files import read_tensors
-from tidybert.checkpoints.wire_format import bytes_field, fixed32_field, number_field, varint
+from tidybert.checkpoints.tensorflow_bundle import (
+    TensorBundle,
+    bytes_field,
+    fixed32_field,
+    masked_crc32c,
+    number_field,
+    varint,
+    write_bundle,
+    write_table,
+)
 from tidybert.configuration import BertConfig
 from tidybert.errors import TidyBertError
 from tidybert.storage.limits import JSON_BYTES, TABLE_BYTES, TENSORS, TOKENIZER_BYTES

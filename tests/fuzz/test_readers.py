@@ -13,16 +13,15 @@ import torch
 from tests.fuzz.conftest import mutated_bytes
 
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sorted_table import read_table, write_table
-from tidybert.checkpoints.tensor_bundle import write_bundle
 from tidybert.checkpoints.tensor_files import read_tensors, write_shards
+from tidybert.checkpoints.tensorflow_bundle import read_table, write_bundle, write_table
 from tidybert.configuration import BertConfig
-from tidybert.corpus.build_progress import begin
+from tidybert.corpus.building import begin
 from tidybert.corpus.documents import read_documents
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.data.training_texts import read_training_texts, write_training_texts
+from tidybert.data.splits import read_training_texts, write_training_texts
 from tidybert.files.text_files import read_examples
-from tidybert.finetuning.trials_file import read_trials
+from tidybert.finetuning.finetuned_model import read_trials
 from tidybert.inference import Predictor
 from tidybert.reporting.pretraining_curves import curves_picture
 from tidybert.reporting.training_history import read_training_history
@@ -33,13 +32,13 @@ from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tokenization import BertTokenizer, Vocabulary
 from tidybert.training.runs.run_checkpoints import (
     Checkpoint,
+    RunIdentity,
     TrainingState,
     check_fits,
     load_optimizer,
     read_checkpoint,
     write_checkpoint,
 )
-from tidybert.training.runs.run_identity import RunIdentity
 from tidybert.training.runs.run_record import MetricsLog
 
 Fuzz = Callable[..., None]

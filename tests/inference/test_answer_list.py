@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.inference.answer_list import AnswerList
+from tidybert.inference.predictor import AnswerList
 
 READ = {"num_tokens": 3, "truncated": False}
 ENTITY = {"type": "LOC", "text": "Rome", "start": 0, "end": 4, "score": 0.5}

@@ -10,15 +10,13 @@ import pytest
 import torch
 
 from tidybert.errors import UsageError, in_python
-from tidybert.inference.answer_precision import answering_in, choose_precision
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.fill_mask import MaskFiller
-from tidybert.inference.generation import TextGenerator
-from tidybert.inference.next_sentence import NextSentencePredictor
+from tidybert.inference.forward import answering_in, choose_precision
+from tidybert.inference.language_model import TextGenerator, TextScorer
 from tidybert.inference.predictor import Predictor
-from tidybert.inference.scoring import TextScorer
+from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 from tidybert.modeling.kernels import answer_layers
-from tidybert.modeling.kernels.int8_linear import largest_weight
+from tidybert.modeling.kernels.linear import largest_weight
 
 PRECISIONS = ("float32", "int8")
 needs_int8 = pytest.mark.skipif(not largest_weight(), reason="no exact 8-bit products here")

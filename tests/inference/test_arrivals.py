@@ -9,8 +9,7 @@ from itertools import count
 import pytest
 
 from tidybert.errors import DataError
-from tidybert.inference.arrivals import Arrivals, as_it_comes
-from tidybert.inference.forward import in_chunks
+from tidybert.inference.forward import Arrivals, as_it_comes, in_chunks
 
 PATIENCE = 30.0
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidybert.errors import DataError, TextError, UsageError, WeightsError
 from tidybert.inference import MaskFiller
-from tidybert.inference.fill_mask import _with
+from tidybert.inference.pretraining_heads import _with
 
 Pretrained = Callable[[str], tuple[Path, Any]]
 TEXTS = ["we saw a [MASK] hen", "[MASK] dog [MASK] the old [MASK]", "[MASK]", "a red[MASK]"]

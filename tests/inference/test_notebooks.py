@@ -7,7 +7,7 @@ from typing import Any
 import tidybert
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
-from tidybert.inference.notebooks import ShowsFacts, one_line
+from tidybert.inference.loading import ShowsFacts, one_line
 from tidybert.modeling import BertForPreTraining
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from tidybert.errors import DataError
 from tidybert.inference import Predictor
-from tidybert.inference.answer_list import AnswerList
-from tidybert.inference.python_inputs import examples_of
+from tidybert.inference.predictor import AnswerList, examples_of
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
@@ -116,7 +115,7 @@ def test_progress_is_shown_on_request(tiny_run: Path, monkeypatch: pytest.Monkey
     def bar(title: str, *, wanted: bool) -> Iterator[Any]:
         yield (lambda done, total, _text: shown.append((done, total))) if wanted else None
 
-    monkeypatch.setattr("tidybert.system.progress_bar.progress_bar", bar)
+    monkeypatch.setattr("tidybert.system.terminal.progress_bar", bar)
     quiet = predictor.predict(TEXTS)
     assert not shown
 

@@ -13,10 +13,9 @@ import torch
 
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.inference import vector_files
+from tidybert.inference import answer_files as vector_files
+from tidybert.inference.answer_files import Layout, chunk_size, format_of, write_vectors
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.vector_files import chunk_size, write_vectors
-from tidybert.inference.vector_formats import Layout, format_of
 from tidybert.storage.part_file import Written
 
 SUFFIXES = ("npy", "parquet", "jsonl")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidybert.metrics import classification_metrics, confusion_matrix
-from tidybert.metrics.classification_scores import by_label, precision_recall_f1, ratio
+from tidybert.metrics.text_scores import by_label, precision_recall_f1, ratio
 
 
 def test_literal_example():

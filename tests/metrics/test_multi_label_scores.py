@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from tidybert.metrics.multi_label_scores import MultiLabelScorer, f1_thresholds, multi_label_metrics
+from tidybert.metrics.text_scores import MultiLabelScorer, f1_thresholds, multi_label_metrics
 
 NAMES = ("a", "b", "c")
 matrices = st.integers(1, 30).flatmap(

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tidybert.checkpoints.conversion import to_huggingface
 from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.weights import to_huggingface
 from tidybert.configuration import BertConfig
 from tidybert.modeling import BertModel, Rows
 

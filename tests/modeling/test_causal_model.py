@@ -10,7 +10,7 @@ import torch
 from tidybert.configuration import LANGUAGE_MODELS, BertConfig, CausalConfig
 from tidybert.errors import ConfigError
 from tidybert.modeling import BertModel
-from tidybert.modeling.causal_model import CausalModel, KeyValueCache, sinusoids
+from tidybert.modeling.architectures import CausalModel, KeyValueCache, sinusoids
 from tidybert.modeling.heads import CausalLM
 from tidybert.modeling.kernels.masked_lm_loss import plain_masked_lm_loss
 from tidybert.modeling.rows import Rows

@@ -83,7 +83,7 @@ def test_outputs_and_gradients_are_transformers(
 
 def check_gradients(ours: nn.Module, theirs: dict[str, nn.Parameter]) -> None:
     """Every gradient differs by at most 1e-5 of the greatest one of all."""
-    from tidybert.checkpoints.conversion import from_huggingface
+    from tidybert.checkpoints.weights import from_huggingface
 
     given = {name: each.grad for name, each in theirs.items() if each.grad is not None}
     expected = from_huggingface(given, ours.config).tensors  # type: ignore[arg-type]

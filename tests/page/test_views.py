@@ -12,7 +12,7 @@ from tidybert.errors import TidyBertError
 from tidybert.page.page_model import MOST_CHARACTERS, MOST_PIECES, PageModel
 from tidybert.page.views import VIEWS
 from tidybert.pretraining.batches.masked_rows import MaskedRows
-from tidybert.pretraining.objectives import loss_parts
+from tidybert.pretraining.pretraining_objective import loss_parts
 
 SMALL = "tidybert-small"
 TEXT = "The album was recorded in the city."

@@ -13,10 +13,9 @@ from tidybert.catalog import find_model
 from tidybert.cli.commands.page import _last_of
 from tidybert.cli.main import run as shell
 from tidybert.errors import DataError, ModelNotFoundError
-from tidybert.inference.fill_mask import MaskFiller
+from tidybert.inference.pretraining_heads import MaskFiller
 from tidybert.page.page_model import PageModel
-from tidybert.page.run_views import run_of
-from tidybert.page.views import VIEWS
+from tidybert.page.views import VIEWS, run_of
 
 Small = Callable[..., Any]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.pretraining.constant_shape import BatchShape, shape_for
+from tidybert.pretraining.batches.masked_rows import BatchShape, shape_for
 
 
 def predictions_of(lengths: np.ndarray) -> np.ndarray:

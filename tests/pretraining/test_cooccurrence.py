@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.pretraining import cooccurrence
-from tidybert.pretraining.cooccurrence import token_vectors
+from tidybert.pretraining import start as cooccurrence
+from tidybert.pretraining.start import token_vectors
 
 Ids = list[int]
 

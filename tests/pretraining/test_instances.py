@@ -19,11 +19,10 @@ from scipy import stats
 
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError
-from tidybert.pretraining.batches import segments as groups
+from tidybert.pretraining.batches import instances as groups
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.batches.instances import PretrainingInstances
-from tidybert.pretraining.batches.places import Places, Position
-from tidybert.pretraining.batches.pretraining_batch import PretrainingBatch
+from tidybert.pretraining.batches.pretraining_batch import Places, Position, PretrainingBatch
 
 CLS, SEP, MASK = 2, 3, 4
 VOCAB_SIZE = 40_000
@@ -506,7 +505,7 @@ def test_another_process_makes_the_same_instances(
 import hashlib, pickle
 from tidybert.pretraining.batches.instances import *
 from tidybert.pretraining.batches.instance_options import InstanceOptions
-from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.pretraining_batch import Position
 from tidybert.corpus.token_shards import TokenCorpus
 instances = PretrainingInstances(
     TokenCorpus({str(directory)!r}), InstanceOptions(max_seq_length=32), seed=1

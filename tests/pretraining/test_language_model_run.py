@@ -11,9 +11,9 @@ import tidybert
 from tidybert.checkpoints.unfinished import find_unfinished
 from tidybert.errors import ConfigError, UsageError
 from tidybert.inference.predictor import Predictor
-from tidybert.pretraining import language_model_run
+from tidybert.pretraining import pretraining_run as language_model_run
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
-from tidybert.pretraining.language_model_arguments import LanguageModelArguments
+from tidybert.pretraining.pretraining_arguments import LanguageModelArguments
 from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_run import run_pretraining
 from tidybert.training.interruption import TrainingInterrupted

@@ -13,10 +13,14 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import TrainingError, UsageError, in_python
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.batches.micro_batch import largest_micro_batch, micro_batch_tokens
-from tidybert.pretraining.objectives import build_pretraining_model, loss_parts
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.pretraining.pretraining_objective import (
+    build_pretraining_model,
+    largest_micro_batch,
+    loss_parts,
+    micro_batch_tokens,
+)
 from tidybert.training.distributed import Processes
 from tidybert.training.reports import TrainingCallbacks
 
@@ -167,7 +171,7 @@ def test_auto_tries_the_longest_sequences_and_leaves_the_model_as_it_was(
             raise torch.cuda.OutOfMemoryError("out of memory")
         return loss_parts(given, batch)
 
-    monkeypatch.setattr("tidybert.pretraining.batches.micro_batch.loss_parts", loss_of)
+    monkeypatch.setattr("tidybert.pretraining.pretraining_objective.loss_parts", loss_of)
     notes: list[str] = []
     # The device is said to be CUDA; the model, which decides where things run, is on the CPU.
     found = micro_batch_tokens(

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 from tidybert.corpus.building import build_corpus
-from tidybert.corpus.joined_corpora import JoinedCorpora
+from tidybert.corpus.corpora import JoinedCorpora
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, TrainingError, UsageError
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.batches.instances import PretrainingInstances
-from tidybert.pretraining.batches.mixed_instances import MixedInstances, position_of
-from tidybert.pretraining.batches.stream import InstanceStream
-from tidybert.pretraining.weighted_data import weighted_corpora, weighted_path
+from tidybert.pretraining.batches.stream import InstanceStream, MixedInstances, position_of
+from tidybert.pretraining.pretraining_job import weighted_corpora, weighted_path
 from tidybert.reporting.pretraining_curves import write_curves
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted

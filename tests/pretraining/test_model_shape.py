@@ -13,8 +13,8 @@ from tidybert.cli.main import run as shell
 from tidybert.configuration import BertConfig
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import ConfigError, UsageError
-from tidybert.pretraining.model_shape import ModelShape, is_new, new_config
-from tidybert.pretraining.run_estimate import estimate
+from tidybert.pretraining.pretraining_job import ModelShape, is_new, new_config
+from tidybert.pretraining.throughput import estimate
 from tidybert.training.reports import TrainingCallbacks
 
 Small = Callable[..., Any]
@@ -89,7 +89,7 @@ def test_a_run_from_a_config_without_weights(
 
 
 def test_the_estimate_follows_the_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidybert.pretraining.run_estimate.peak_flops", lambda *_, **__: 1e12)
+    monkeypatch.setattr("tidybert.pretraining.throughput.peak_flops", lambda *_, **__: 1e12)
     config = BertConfig.from_name("base")
     found = estimate(
         config,

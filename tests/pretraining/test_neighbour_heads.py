@@ -9,7 +9,7 @@ import torch
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling import BertModel
-from tidybert.pretraining.neighbour_heads import OFFSETS, attend_to_neighbours
+from tidybert.pretraining.start import OFFSETS, attend_to_neighbours
 
 
 @pytest.mark.parametrize(("num_heads", "looking"), [(4, 4), (12, 8)])

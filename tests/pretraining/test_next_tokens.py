@@ -8,7 +8,7 @@ import numpy as np
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.batches.instances import PretrainingInstances
-from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.pretraining_batch import Position
 
 
 def test_every_row_predicts_the_token_after_it(corpus: Path) -> None:

@@ -22,13 +22,13 @@ from tidybert.modeling import BertForPreTraining
 from tidybert.pretraining.batches.instance_options import InstanceOptions
 from tidybert.pretraining.batches.instances import PretrainingInstances
 from tidybert.pretraining.batches.masked_rows import masked_rows
-from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.pretraining_batch import Position
 from tidybert.pretraining.batches.stream import InstanceStream
-from tidybert.pretraining.objectives import loss_parts
 from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
     rate_at,
 )
+from tidybert.pretraining.pretraining_objective import loss_parts
 from tidybert.storage.json_objects import json_checksum
 from tidybert.tokenization import BertTokenizer
 from tidybert.training import precision as precision_module
@@ -654,7 +654,11 @@ SMALLER = r"micro_batch=\d+"
     [
         (LOSS, {}, f"try {SMALLER}, or checkpoint_activations: only rounding"),
         ("torch.nn.utils.clip_grad_norm_", CHECKPOINTED, f"try {SMALLER}: only rounding"),
-        ("tidybert.pretraining.objectives.HeldOut.measure", CHECKPOINTED, f"try {SMALLER}"),
+        (
+            "tidybert.pretraining.pretraining_objective.HeldOut.measure",
+            CHECKPOINTED,
+            f"try {SMALLER}",
+        ),
         (LOSS, {**CHECKPOINTED, "micro_batch": 64, "compile": True}, "try a smaller model"),
     ],
 )

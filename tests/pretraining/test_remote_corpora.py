@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from tidybert.corpus.remote_corpora import cache_folder, copied_corpus
+from tidybert.corpus.corpora import cache_folder, copied_corpus
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, DiskError, UsageError
-from tidybert.storage import disk_errors, remote_files
+from tidybert.storage import own_files as disk_errors
+from tidybert.storage import remote_files
 
 fsspec = pytest.importorskip("fsspec")
 
@@ -56,11 +57,11 @@ def test_a_copy_is_made_once_and_goes_on_where_it_stopped(
         fetched.append(url)
         fetch(url, take)
 
-    monkeypatch.setattr("tidybert.corpus.remote_corpora.fetch", one_more)
+    monkeypatch.setattr("tidybert.corpus.corpora.fetch", one_more)
     with pytest.raises(DataError, match="the line is down"):
         copied_corpus("memory://b/wiki/", 1.0, notes.append)
     first = [*fetched]
-    monkeypatch.setattr("tidybert.corpus.remote_corpora.fetch", fetch)
+    monkeypatch.setattr("tidybert.corpus.corpora.fetch", fetch)
     monkeypatch.setattr(memory, "open", memory.open)
     directory = copied_corpus("memory://b/wiki", 1.0, notes.append)
 

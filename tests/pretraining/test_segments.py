@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.pretraining.batches.random_streams import below, random_bits
-from tidybert.pretraining.batches.segments import (
+from tidybert.pretraining.batches.instances import (
     FOLLOWS,
     RANDOM_NEXT,
     SWAPPED,
     Documents,
     cut_documents,
 )
+from tidybert.pretraining.batches.random_streams import below, random_bits
 
 ROOM = 30
 # Sentence lengths of some documents, and the tokens that each document's chunks aim at.

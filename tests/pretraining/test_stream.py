@@ -17,9 +17,9 @@ from tidybert.modeling import BertForPreTraining
 from tidybert.pretraining import pretraining_run
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.batches.instances import PretrainingInstances
-from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.pretraining_batch import Position
 from tidybert.pretraining.batches.stream import InstanceStream
-from tidybert.pretraining.objectives import loss_parts
+from tidybert.pretraining.pretraining_objective import loss_parts
 from tidybert.training.reports import TrainingCallbacks
 
 Small = Callable[..., Any]

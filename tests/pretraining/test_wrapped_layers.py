@@ -12,10 +12,10 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling import BertForPreTraining, BertModel, Rows
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.batches.instances import PretrainingInstances
-from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.pretraining_batch import Position
 from tidybert.pretraining.batches.stream import InstanceStream
-from tidybert.pretraining.objectives import loss_parts
-from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
+from tidybert.pretraining.pretraining_objective import loss_parts
+from tidybert.pretraining.pretraining_run import checkpoint_activations, compile_rows
 
 
 def instances_of(corpus: Path, **options: Any) -> PretrainingInstances:

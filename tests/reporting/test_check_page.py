@@ -8,7 +8,7 @@ from typing import Any
 from tests.reporting.trees import ATTACK, parsed, text_of
 
 from tidybert.data.checks import DataReport
-from tidybert.reporting.check_page import check_page, write_check
+from tidybert.reporting.report_page import check_page, write_check
 
 
 def contents(**overrides: Any) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.reporting.trees import checked, found, words
 
-from tidybert.reporting.drawing import Frame, Picture, around, short, text, ticks
-from tidybert.reporting.markup import visible
+from tidybert.reporting.drawing import Frame, Picture, around, short, text, ticks, visible
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from tests.reporting.trees import checked, found, number, words
 
-from tidybert.reporting.drawing import Picture
-from tidybert.reporting.heat_maps import CellTable, shades
+from tidybert.reporting.drawing import CellTable, Picture, shades
 
 
 def pixels(root) -> np.ndarray:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from tidybert.reporting.markup import element, shown, visible
+from tidybert.reporting.drawing import element, shown, visible
 
 
 class Reader(HTMLParser):

@@ -14,8 +14,8 @@ from tests.reporting.conftest import all_right
 from tests.reporting.trees import ATTACK, checked, parsed, text_of
 
 from tidybert.reporting.contents import report_contents
+from tidybert.reporting.drawing import visible
 from tidybert.reporting.evaluation import ModelOrigin
-from tidybert.reporting.markup import visible
 from tidybert.reporting.report_page import environment, report_page
 
 KINDS = ["classified", "scored", "answered"]

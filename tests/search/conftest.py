@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tidybert.files.text_examples import TextExample
-from tidybert.inference import vector_files
+from tidybert.inference import answer_files as vector_files
 from tidybert.inference.embedding import Embedder
 from tidybert.search import write_index
 
@@ -37,7 +37,7 @@ def make_index(
 ) -> Callable[..., Path]:
     """Makes an index in chunks of four, saved after each, and gives its directory."""
     monkeypatch.setattr(vector_files, "LARGEST_CHUNK", 4)
-    monkeypatch.setattr("tidybert.search.index_writer.SECONDS_BETWEEN_SAVES", 0.0)
+    monkeypatch.setattr("tidybert.search.index_files.SECONDS_BETWEEN_SAVES", 0.0)
 
     def make(name: str = "index", texts: Any = None, **given: Any) -> Path:
         texts = examples if texts is None else texts

@@ -15,8 +15,7 @@ from tidybert.errors import DataError, InUseError, UsageError, WeightsError
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
 from tidybert.search import Index, write_index
-from tidybert.search.index_files import INDEX_FILE, PROGRESS_FILE, IndexState
-from tidybert.search.index_writer import rounded
+from tidybert.search.index_files import INDEX_FILE, PROGRESS_FILE, IndexState, rounded
 
 Make = Callable[..., Path]
 

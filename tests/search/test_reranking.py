@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.errors import UsageError
-from tidybert.inference.cross_encoder import CrossEncoder
-from tidybert.inference.predictor import Predictor
+from tidybert.inference.predictor import CrossEncoder, Predictor
 from tidybert.search import Index
 
 

@@ -10,8 +10,7 @@ import pytest
 from tests.conftest import server_on_a_thread
 
 from tidybert.server.app import make_app
-from tidybert.server.asked_model import AskedModel
-from tidybert.server.engine import Engine
+from tidybert.server.engine import AskedModel, Engine
 from tidybert.server.faults import Refusal
 
 Make = Callable[..., Engine]

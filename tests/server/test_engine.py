@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from tidybert.inference import Embedder, MaskFiller, NextSentencePredictor, Predictor
-from tidybert.server.asked_model import AskedModel
-from tidybert.server.engine import Engine
+from tidybert.server.engine import AskedModel, Engine
 from tidybert.server.faults import Refusal
 
 WORDS = (

@@ -8,7 +8,7 @@ import anyio
 import httpx
 import pytest
 
-from tidybert.page.page_files import POLICY, page_files
+from tidybert.page.page_model import POLICY, page_files
 from tidybert.page.views import VIEWS
 from tidybert.server.engine import Engine
 from tidybert.server.protocols import page_routes

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.server.protocols.pipeline_shapes import (
+from tidybert.server.protocols.shapes import (
     answers_to_question,
     entity_groups,
     joined_pieces,
@@ -13,7 +13,7 @@ from tidybert.server.protocols.pipeline_shapes import (
     relevance,
 )
 from tidybert.tokenization import BertTokenizer
-from tidybert.tokenization.encoding import Encoding
+from tidybert.tokenization.tokenizer import Encoding
 
 CLASSES = {"label": "a", "score": 0.5, "scores": {"b": 0.2, "a": 0.5, "c": 0.3}}
 PAIRS = {"label": "no", "score": 0.8, "scores": {"no": 0.8, "yes": 0.2}}

@@ -9,8 +9,8 @@ import pytest
 
 from tidybert.errors import UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.inference.cross_encoder import CrossEncoder
 from tidybert.inference.embedding import Embedder
+from tidybert.inference.predictor import CrossEncoder
 from tidybert.search import Index, write_index
 from tidybert.server.engine import Engine
 

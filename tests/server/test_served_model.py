@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tidybert import Embedder
-from tidybert.inference.fill_mask import MaskFiller
 from tidybert.inference.forward import encoding_features
-from tidybert.modeling.kernels.int8_linear import largest_weight
+from tidybert.inference.pretraining_heads import MaskFiller
+from tidybert.modeling.kernels.linear import largest_weight
 from tidybert.server.served_model import ServedModel
 
 

@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from tidybert.server.protocols.vector_shapes import (
+from tidybert.server.protocols.shapes import (
     byte_places,
     fitted,
     in_base64,

@@ -24,10 +24,9 @@ from tidybert.storage.atomic_files import (
     file_sha256,
     files_together,
 )
-from tidybert.storage.disk_errors import require_room
-from tidybert.storage.growing_file import GrowingFile
 from tidybert.storage.output_lock import output_lock
-from tidybert.storage.own_files import move_files
+from tidybert.storage.own_files import move_files, require_room
+from tidybert.storage.part_file import GrowingFile
 
 
 class Interruption(BaseException):

@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from tidybert.errors import DiskError, InUseError
-from tidybert.storage import lock_file as file_module
-from tidybert.storage import lock_owner as owner_module
+from tidybert.storage import output_lock as file_module
+from tidybert.storage import output_lock as owner_module
 from tidybert.storage.atomic_files import atomic_directory, atomic_file, atomic_write_text
-from tidybert.storage.leftovers import REPLACED, journal_of
-from tidybert.storage.output_lock import contents, output_lock
+from tidybert.storage.output_lock import REPLACED, contents, journal_of, output_lock
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks")
 

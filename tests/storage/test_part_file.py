@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 
 from tidybert.errors import DataError, DiskError, TidyBertError, UsageError
 from tidybert.storage import part_file
-from tidybert.storage.growing_file import GrowingFile
-from tidybert.storage.leftovers import journal_of
-from tidybert.storage.output_lock import output_lock
-from tidybert.storage.part_file import Form, Written, grow_file, has_part, new_file
+from tidybert.storage.output_lock import journal_of, output_lock
+from tidybert.storage.part_file import Form, GrowingFile, Written, grow_file, has_part, new_file
 
 SETTINGS = {"weights": "abc", "layers": (1, 2)}
 

@@ -1,6 +1,6 @@
 """The machine and what is installed on it."""
 
-from tidybert.system.machine import machine, versions
+from tidybert.system.cores import machine, versions
 
 
 def test_the_machine_and_what_is_installed_on_it() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.system.progress_bar import progress_bar
+from tidybert.system.terminal import progress_bar
 
 
 def test_nowhere_to_show_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,8 +22,8 @@ def test_a_notebook_has_one_bar_that_changes(monkeypatch: pytest.MonkeyPatch) ->
     def display(content: dict[str, str], **how: Any) -> None:
         shown.append((content["text/html"], how))
 
-    monkeypatch.setattr("tidybert.system.progress_bar.notebook_display", lambda: display)
-    monkeypatch.setattr("tidybert.system.progress_bar.PAUSE", 0.0)
+    monkeypatch.setattr("tidybert.system.terminal.notebook_display", lambda: display)
+    monkeypatch.setattr("tidybert.system.terminal.PAUSE", 0.0)
     with progress_bar("fit <it>") as show:
         assert show is not None
         show(0, 20, "loss 1")
@@ -54,7 +54,7 @@ def test_a_terminal_has_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_a_kernel_is_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tidybert.system.progress_bar import notebook_display
+    from tidybert.system.terminal import notebook_display
 
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: object()))
     assert notebook_display() is None

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tidybert.system.terminal_text import printable, printable_json
+from tidybert.system.terminal import printable, printable_json
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from tidybert.system.user_warnings import warn_user
+from tidybert.system.terminal import warn_user
 
 
 def test_the_line_is_the_first_outside_the_libraries() -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.tokenization.encoding import fitting_lengths
+from tidybert.tokenization.tokenizer import fitting_lengths
 
 
 def truncate_as_the_original(first: int, second: int, room: int) -> list[int]:

@@ -4,7 +4,7 @@ from threading import Event
 
 import pytest
 
-from tidybert.training.runs.background_writer import BackgroundWriter
+from tidybert.training.runs.run_record import BackgroundWriter
 
 
 def test_writes_keep_their_order() -> None:

@@ -11,11 +11,16 @@ from tidybert.pretraining.batches.instance_options import (
     MaskingOptions,
     NextTokenOptions,
 )
-from tidybert.pretraining.language_model_arguments import LanguageModelArguments
-from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.training.changes import MODEL, NOTHING, ORDER, STEPS, changes_of
-from tidybert.training.runs.run_identity import RunIdentity
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.pretraining.pretraining_arguments import LanguageModelArguments, PretrainingArguments
+from tidybert.training.runs.run_checkpoints import RunIdentity
+from tidybert.training.training_arguments import (
+    MODEL,
+    NOTHING,
+    ORDER,
+    STEPS,
+    TrainingArguments,
+    changes_of,
+)
 
 BEFORE = RunIdentity(
     {"learning_rate": 0.001, "label_names": ("a", "b"), "save_steps": 10, "seed": 1, "freeze": 2},

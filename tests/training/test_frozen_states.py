@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from tidybert.data.batching import collate
-from tidybert.training import frozen_states as module
-from tidybert.training.frozen_states import FrozenStates
+from tidybert.training import fine_tuning as module
+from tidybert.training.fine_tuning import FrozenStates
 from tidybert.training.loop import TrainingLoop
 
 MakeTrainer = Callable[..., TrainingLoop]

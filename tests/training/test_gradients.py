@@ -11,7 +11,7 @@ from torch.nn import functional
 from tidybert.data.batching import Batch, collate, pieces_for_threads
 from tidybert.data.features import Features
 from tidybert.modeling.kernels.dropout import dropout
-from tidybert.training.gradients import add_gradients_on_threads
+from tidybert.training.optimization import add_gradients_on_threads
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.modeling.architectures import encoder_of
-from tidybert.training.muon import MuonAdamW, muon_matrices, orthogonalized
-from tidybert.training.optimization import build_optimizer, update
+from tidybert.training.optimization import (
+    MuonAdamW,
+    build_optimizer,
+    muon_matrices,
+    orthogonalized,
+    update,
+)
 from tidybert.training.runs.run_checkpoints import load_optimizer, optimizer_tensors
 
 SETTINGS = {"learning_rate": 0.01, "betas": (0.9, 0.98), "epsilon": 1e-6, "weight_decay": 0.1}

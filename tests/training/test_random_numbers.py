@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.modeling.kernels import dropout
-from tidybert.training.random_numbers import DefaultDraws, weights_drawn_with
+from tidybert.training.determinism import DefaultDraws, weights_drawn_with
 
 
 def test_new_weights_follow_from_the_seed_and_nothing_else_is_drawn() -> None:

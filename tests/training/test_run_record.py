@@ -4,8 +4,8 @@ import json
 import resource
 from pathlib import Path
 
-from tidybert.training.metrics_log import MetricsLog
 from tidybert.training.reports import Notes
+from tidybert.training.trackers import MetricsLog
 
 
 def steps_in(path: Path) -> list[int]:

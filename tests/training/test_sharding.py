@@ -10,11 +10,17 @@ from torch import Tensor, distributed, nn
 
 from tidybert.modeling import BertForPreTraining
 from tidybert.modeling.rows import Rows
-from tidybert.training.distributed import Processes
+from tidybert.training.distributed import (
+    Processes,
+    give_up_gathered,
+    load_weights,
+    placed_like,
+    shard,
+    whole,
+)
 from tidybert.training.optimization import build_optimizer
-from tidybert.training.runs.background_writer import snapshot
 from tidybert.training.runs.run_checkpoints import load_optimizer, optimizer_tensors
-from tidybert.training.sharding import give_up_gathered, load_weights, placed_like, shard, whole
+from tidybert.training.runs.run_record import snapshot
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from torch import nn
 
 from tidybert.data.batching import collate
 from tidybert.modeling.encoder import LowerStates
-from tidybert.training.used_vocabulary import UsedVocabulary
+from tidybert.training.fine_tuning import UsedVocabulary
 
 
 def test_a_renumbered_batch_keeps_all_else(make_features: Callable[..., Any]) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tidybert.data.batching import Batch
-from tidybert.training import watchdog
+from tidybert.training import interruption as watchdog
+from tidybert.training.interruption import SlowStep, Watchdog
 from tidybert.training.loop import TrainingLoop
-from tidybert.training.watchdog import SlowStep, Watchdog
 
 
 def test_a_slow_step_is_said_once_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:

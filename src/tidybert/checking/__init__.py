@@ -3,6 +3,6 @@
 ``check_examples`` gives Findings.  ``data.corrections`` reads what a person wrote beside them.
 """
 
-from tidybert.checking.checking_run import Findings, check_examples
+from tidybert.checking.label_check import Findings, check_examples
 
 __all__ = ["Findings", "check_examples"]

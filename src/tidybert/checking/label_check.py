@@ -6,23 +6,140 @@ texts, P unlabelled ones, H width, C classes.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tidybert.checking.near_duplicates import directions
-from tidybert.checking.out_of_fold import FOLDS, fitted, fold_numbers, out_of_fold, probabilities
-from tidybert.checking.suggestions import margins, suggested
-from tidybert.data.checks import TrainingData
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features, first_features
+from tidybert.errors import UsageError, in_shell, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
+from tidybert.inference.loading import fitting_length
 from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.modeling.kernels.nearest_vectors import top_k
+from tidybert.tasks.answers import softmax
+from tidybert.tasks.task import AnyTask
 from tidybert.tasks.text_task import TextTask
+from tidybert.training.linear_probe import LinearProbe, fit_probe
+
+# Which texts to label next: those the probe is unsure of, and different from each other.
+#
+# The margin of the two likeliest classes chooses candidates; greedy k-centre (Sener and Savarese
+# 2018, Active Learning for Convolutional Neural Networks, algorithm 1) then takes, one after
+# another, the candidate that is the farthest from all that are taken.
+
+CANDIDATES: Final = 4
+"""Candidates for each text that is asked for."""
+
+Floats = npt.NDArray[np.float32]
+
+
+def margins(probabilities: Floats) -> Floats:
+    """(N,) how much likelier the likeliest of C classes is than the next; (N, C) are given."""
+    top = np.partition(probabilities, -2, axis=1)[:, -2:]
+    difference: Floats = top[:, 1] - top[:, 0]
+    return difference
+
+
+def suggested(probabilities: Floats, directions: Floats, count: int) -> list[int]:
+    """Numbers of at most ``count`` texts to label, the most uncertain first, then by distance.
+
+    probabilities: (N, C).  directions: (N, H) of length 1.
+    """
+    candidates = np.argsort(margins(probabilities), kind="stable")[: CANDIDATES * count]
+    chosen: list[int] = []
+    # The cosine of each candidate with the nearest one that is taken.
+    cosines = np.full(len(candidates), -np.inf, dtype=np.float32)
+    for _ in range(min(count, len(candidates))):
+        at = int(cosines.argmin())
+        chosen.append(int(candidates[at]))
+        taken = directions[candidates[at]]
+        cosines = np.maximum(cosines, directions[candidates] @ taken)
+        cosines[at] = np.inf
+    return chosen
+
+
+# Out-of-fold probabilities: what a linear probe says of each text that it was not fitted to.
+#
+# N examples, H width, C classes.
+
+FOLDS: Final = 5
+MOST_FITTED: Final = 32_768
+"""Examples that one probe is fitted to: 48 MiB of vectors at a width of 384."""
+
+Indices = npt.NDArray[np.int64]
+
+
+def fold_numbers(identities: Sequence[Hashable], labels: Indices) -> Indices:
+    """(N,) the fold of each example: equal identities share one, classes are spread evenly."""
+    groups: dict[Hashable, list[int]] = {}
+    for number, identity in enumerate(identities):
+        groups.setdefault(identity, []).append(number)
+    members = list(groups.values())
+    dealt: Counter[int] = Counter()
+    folds = np.empty(len(labels), dtype=np.int64)
+    for at in np.random.default_rng(0).permutation(len(members)):
+        label = int(labels[members[at][0]])
+        folds[members[at]] = (label + dealt[label]) % FOLDS
+        dealt[label] += 1
+    return folds
+
+
+def out_of_fold(
+    task: AnyTask,
+    vectors: Floats,
+    features: Sequence[Features],
+    folds: Indices,
+    advance: Callable[[int], None] = lambda num_done: None,
+) -> Floats:
+    """(N, C) probabilities of classes, each row from the probe of the other folds.
+
+    Args:
+        vectors: (N, H), of the frozen encoder.
+        features: (N,) with labels and weights.
+        folds: (N,) of ``fold_numbers``.
+        advance: gets the number of examples done.
+    """
+    found = np.empty((len(features), len(task.names)), dtype=np.float32)
+    num_done = 0
+    for fold in range(FOLDS):
+        held_out = np.flatnonzero(folds == fold)
+        if not len(held_out):
+            continue
+        probe = fitted(task, vectors, features, np.flatnonzero(folds != fold))
+        found[held_out] = probabilities(probe, vectors[held_out])
+        num_done += len(held_out)
+        advance(num_done)
+    return found
+
+
+def fitted(
+    task: AnyTask, vectors: Floats, features: Sequence[Features], chosen: Indices
+) -> LinearProbe:
+    """The probe of the chosen examples, or of a sample where they are more than MOST_FITTED."""
+    if len(chosen) > MOST_FITTED:
+        chosen = np.sort(np.random.default_rng(0).permutation(chosen)[:MOST_FITTED])
+    return fit_probe(
+        [vectors[number : number + 1] for number in chosen],
+        [features[number] for number in chosen],
+        len(task.names),
+        task.summed_loss,
+    )
+
+
+def probabilities(probe: LinearProbe, vectors: Floats) -> Any:
+    """(N, C) of vectors (N, H)."""
+    return softmax(vectors @ probe.weight.numpy().T + probe.bias.numpy())
+
 
 ALIKE: Final = 0.9
 """Cosine from which two texts with different labels are shown."""
@@ -32,7 +149,6 @@ RELIABLE: Final = 0.9
 """Share of labels that the probe must agree with for most suspicions to be wrong labels."""
 SHOWN_PAIRS: Final = 15
 
-Floats = npt.NDArray[np.float32]
 Advance = Callable[[int], None]
 
 
@@ -256,3 +372,132 @@ def _pair(one: TextExample, other: TextExample, cosine: float) -> dict[str, Any]
 
 def _label(one: TextExample) -> str:
     return ", ".join(one.labels or ()) if one.label is None else one.label
+
+
+# A check of labelled examples, from the checks before training to the findings in their labels.
+
+CHECK_VERSION: Final = 1
+_MESSAGES: Final = ("facts", "errors", "warnings")
+
+Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""Takes a title and a total, and gives a function that takes how many texts are done."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The report of the checks before training, and what was found beyond it; None: not looked for.
+
+    labels, contradicting, leaked, suggestions, passed_over: as ``label_check`` has them.
+    not_looked_for: why labels are not judged, for people.
+    """
+
+    report: DataReport
+    labels: dict[str, Any] | None = None
+    contradicting: list[dict[str, Any]] | None = None
+    leaked: list[dict[str, Any]] | None = None
+    suggestions: list[dict[str, Any]] | None = None
+    passed_over: dict[str, int] | None = None
+    not_looked_for: str = ""
+
+    def contents(self, *, data: str, dev: str | None, model: str) -> dict[str, Any]:
+        """Plain values for check.json, under the names of the files and the MODEL.
+
+        Messages are in the shell's words.
+        """
+        return {
+            "check_version": CHECK_VERSION,
+            "tidybert_version": version("tidybert"),
+            "task": self.report.task,
+            "data": data,
+            "dev": dev,
+            "model": model,
+            "report": {
+                **self.report.to_dict(),
+                **{name: [*map(in_shell, getattr(self.report, name))] for name in _MESSAGES},
+            },
+            "labels": self.labels,
+            "contradicting": self.contradicting,
+            "leaked": self.leaked,
+            "suggestions": self.suggestions,
+            "passed_over": self.passed_over,
+        }
+
+
+def check_examples(
+    task: AnyTask,
+    model: str | Path,
+    train: Sequence[Any],
+    dev: Sequence[Any] | None = None,
+    *,
+    pool: Sequence[Any] | None = None,
+    suggest: int = 50,
+    max_seq_length: int | None = None,
+    device: str = "auto",
+    allow_pickle: bool = False,
+    progress: Progress = lambda _title, _total: nullcontext(lambda _done: None),
+) -> Findings:
+    """Make the checks of fine-tuning, and look at the labels with the frozen encoder of ``model``.
+
+    Nothing is trained but linear probes, and equal arguments give equal findings.  Errors of the
+    checks end the work: the report has them.
+
+    Args:
+        model: a MODEL; a head that it has is not used.
+        pool: examples without labels, of which ``suggest`` are chosen to label next.
+        max_seq_length: tokens an example is cut to; the task's default where not given.
+
+    Raises UsageError where a pool is given and the task is not classify, and what opening and
+    running a MODEL raises.
+    """
+    directory = ModelDirectory.open(model)
+    if max_seq_length is None:
+        max_seq_length = task.default_max_seq_length
+    fitting_length(directory.config, max_seq_length)
+    if pool is not None and task.name != "classify":
+        raise UsageError(f"{param('unlabelled')} is for classify, not for {task.name} yet")
+
+    def features_of(examples: Sequence[Any] | None) -> list[Features]:
+        found = task.features(examples, directory.tokenizer, max_seq_length) if examples else []
+        return list(found)
+
+    data = TrainingData(train, dev, features_of(train), features_of(dev), max_seq_length)
+    report = task.check(data)
+    if report.errors:
+        return Findings(report)
+    if not isinstance(task, TextTask):
+        return Findings(report, not_looked_for=f"wrong labels: not for {task.name} yet")
+    task.add_labels(data.train_features, train)
+    # The findings were measured on means as they are.
+    embedder = Embedder(model, normalize=False, device=device, allow_pickle=allow_pickle)
+
+    def vectors_of(name: str, examples: Sequence[Any]) -> Any:
+        features = features_of(single_texts(examples))
+        with progress(f"encoding {name}", len(features)) as advance:
+            return text_vectors(embedder, features, len(examples), advance)
+
+    inputs = task.inputs_of(train)
+    for part in (data.held_out, pool or ()):
+        task.check_inputs(part, inputs)
+    trained = vectors_of("the texts", train)
+    vectors = Vectors(
+        trained,
+        vectors_of("dev", dev) if dev else trained[:0],
+        vectors_of("the unlabelled texts", pool) if pool else trained[:0],
+        of_pairs=inputs == "pair",
+    )
+    duplicates = duplicate_findings(task, data, vectors.directions())
+    if task.name != "classify":
+        return Findings(
+            report, **duplicates, not_looked_for=f"wrong labels: not for {task.name} yet"
+        )
+    with progress("fitting probes", len(train)) as advance:
+        p = label_probabilities(task, data, vectors.compared().train, advance)
+    labels = label_findings(task, data, p)
+    found = Findings(report, labels, **duplicates)
+    if pool is None:
+        return found
+    return replace(
+        found,
+        suggestions=suggestions(task, data, vectors, pool, suggest),
+        passed_over=passed_over(task, data, pool),
+    )

@@ -1,24 +1,177 @@
 """A MODEL in the form of another program, with every head that the form has a place for."""
 
+import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from tidybert.checkpoints.conversion import PREFIX
-from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sentence_form import Dense, SentenceForm
-from tidybert.checkpoints.sentence_writing import write_sentence_form
-from tidybert.checkpoints.tensor_bundle import write_bundle
-from tidybert.checkpoints.tensor_files import write_shards
-from tidybert.checkpoints.tensorflow_names import to_tensorflow
-from tidybert.checkpoints.whole_model import HEADS, WholeModel, read_whole_model
-from tidybert.configuration import MeanBertConfig
-from tidybert.errors import UsageError, WeightsError
-from tidybert.storage.atomic_files import atomic_directory, atomic_write_json
-from tidybert.storage.model_files import CONFIG_FILE, TENSORFLOW_CONFIG_FILE, TENSORFLOW_INDEX
+import torch
+from torch import Tensor
+
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelDirectory, model_description
+from tidybert.checkpoints.sentence_form import Dense, SentenceForm, write_sentence_form
+from tidybert.checkpoints.sentence_reading import read_sentence_form
+from tidybert.checkpoints.tensor_files import left_out_of, write_shards, write_tensors
+from tidybert.checkpoints.tensorflow_bundle import to_tensorflow, write_bundle
+from tidybert.checkpoints.weights import PREFIX, check_weights, from_huggingface, to_huggingface
+from tidybert.configuration import BertConfig, MeanBertConfig
+from tidybert.errors import UsageError, WeightsError, param
+from tidybert.storage.atomic_files import atomic_directory, atomic_write_json, atomic_write_text
+from tidybert.storage.model_files import (
+    CONFIG_FILE,
+    MODULES_FILE,
+    TENSORFLOW_CONFIG_FILE,
+    TENSORFLOW_INDEX,
+)
+from tidybert.storage.opening import present
 from tidybert.storage.output_lock import output_lock
+from tidybert.tokenization import BertTokenizer
+
+# All that a MODEL directory holds, whatever heads it has, to be written in another form.
+
+DTYPES: Final = {
+    "float32": torch.float32,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+}
+
+
+@dataclass(frozen=True)
+class Head:
+    """A head by the beginning of its tensors' names.
+
+    Args:
+        words: what a person calls it.
+        architectures: transformers' classes that have it, the usual one first.
+    """
+
+    words: str
+    architectures: tuple[str, ...]
+
+
+HEADS: Final = {
+    "cls.predictions": Head("the masked-LM head", ("BertForMaskedLM", "BertForPreTraining")),
+    "cls.seq_relationship": Head(
+        "the next-sentence head", ("BertForNextSentencePrediction", "BertForPreTraining")
+    ),
+    "qa_outputs": Head("the question-answering head", ("BertForQuestionAnswering",)),
+    "classifier": Head(
+        "the classification head",
+        (
+            "BertForSequenceClassification",
+            "BertForTokenClassification",
+            "BertForMultipleChoice",
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class WholeModel:
+    """A MODEL, its tensors under Hugging Face's names.
+
+    Args:
+        tensors: the encoder's begin with ``bert.`` unless the architecture is BertModel.
+        architecture: transformers' class of the model.
+        form: what sentence-transformers does after the encoder; None where no file says it.
+        metadata: the content of tidybert.json; None without one.
+        unread: names in the file of what is not BERT's, or in words.
+    """
+
+    config: BertConfig
+    tokenizer: BertTokenizer
+    tensors: dict[str, Tensor]
+    architecture: str
+    label_names: tuple[str, ...] | None
+    problem_type: str | None
+    form: SentenceForm | None
+    metadata: ModelMetadata | None
+    unread: tuple[str, ...]
+
+    @property
+    def heads(self) -> list[str]:
+        """The keys of HEADS that the tensors have."""
+        return _heads(self.tensors)
+
+    def description(self) -> dict[str, Any]:
+        """The content of config.json."""
+        values = model_description(
+            self.config, self.architecture, self.label_names, self.problem_type
+        )
+        dtypes = {each.dtype for each in self.tensors.values()}
+        if len(dtypes) == 1 and dtypes != {torch.float32}:
+            values["torch_dtype"] = str(dtypes.pop()).removeprefix("torch.")
+        return values
+
+
+def read_whole_model(
+    source: ModelDirectory, *, dtype: str | None = None, allow_pickle: bool = False
+) -> WholeModel:
+    """Read a MODEL with every head, in the dtype that its file has, or ``dtype``.
+
+    Raises what ModelDirectory and ``read_sentence_form`` raise, WeightsError for weights that are
+    incomplete or do not fit config.json, and UsageError for values above the largest of ``dtype``.
+    """
+    source.require_bert()
+    stored = source.tensors(allow_pickle=allow_pickle)
+    check_weights(stored, source.config, source=str(source))
+    ours, unknown = from_huggingface(stored, source.config)
+    theirs = to_huggingface(ours, source.config)
+    has_heads = bool(_heads(theirs))
+    tensors = {
+        _named(name, has_heads): each if dtype is None else each.to(DTYPES[dtype])
+        for name, each in theirs.items()
+    }
+    large = [name for name, each in tensors.items() if not torch.isfinite(each).all()]
+    if large:
+        raise UsageError(
+            f"{param('dtype', dtype)} has no number as large as some in {', '.join(large[:3])}: "
+            f"give {param('dtype', 'bfloat16')}"
+        )
+    names, size = source.head.label_names, len(tensors.get("classifier.weight", ()))
+    if names is not None and size and len(names) != size:
+        raise WeightsError(
+            f"{source}: {len(names)} label names do not fit a classifier of {size} outputs"
+        )
+    form = None
+    if present(source.path / MODULES_FILE, error=WeightsError):
+        form = read_sentence_form(source, allow_pickle=allow_pickle)
+    return WholeModel(
+        source.config,
+        source.tokenizer,
+        tensors,
+        _architecture(_heads(tensors), source.head.architectures),
+        names,
+        source.head.problem_type,
+        form,
+        source.metadata,
+        (*unknown, *left_out_of(source.path)),
+    )
+
+
+def _heads(tensors: dict[str, Tensor]) -> list[str]:
+    return [each for each in HEADS if any(name.startswith(f"{each}.") for name in tensors)]
+
+
+def _named(name: str, has_heads: bool) -> str:
+    """The encoder's names after ``bert.`` beside a head, and bare without one."""
+    bare = name.removeprefix(PREFIX)
+    is_head = bare.startswith(tuple(f"{each}." for each in HEADS))
+    return f"{PREFIX}{bare}" if has_heads and not is_head else bare
+
+
+def _architecture(heads: list[str], given: tuple[str, ...]) -> str:
+    """The class that config.json names if the weights have its head, else the usual one."""
+    possible = [each for head in heads for each in HEADS[head].architectures]
+    fitting = [each for each in given if each in possible]
+    if fitting or not heads:
+        return fitting[0] if fitting else "BertModel"
+    # A class of two heads is there twice.
+    return max(possible, key=possible.count)
+
 
 _TANH: Final = "torch.nn.modules.activation.Tanh"
 _IDENTITY: Final = "torch.nn.modules.linear.Identity"
@@ -182,3 +335,76 @@ def _lost_modules(form: SentenceForm | None) -> list[str]:
     if form.truncate_dim is not None:
         lost.append(f"the cut to {form.truncate_dim} numbers (truncate_dim)")
     return lost
+
+
+# A MODEL with more pieces in its vocabulary: its weights get the rows for them.
+#
+# A new piece begins as the mean of the pieces that it replaces, in the word embeddings and in the
+# bias of the masked-LM head.  The head's decoder is tied to the embeddings, so the new logit is the
+# mean of theirs.  All other numbers stay the same.
+
+_WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
+#: Hugging Face's names, without ``bert.``, of the tensors with a row or a number for each piece.
+PER_PIECE = (
+    _WORD_EMBEDDINGS,
+    "cls.predictions.decoder.weight",
+    "cls.predictions.decoder.bias",
+    "cls.predictions.bias",
+)
+
+
+class ExtensibleModel:
+    """A MODEL with all its tensors, whatever heads it has; ``save`` writes it with more pieces.
+
+    Raises what ModelDirectory raises, and WeightsError for weights without word embeddings, with a
+    layer missing, or of other shapes than config.json says.
+    """
+
+    def __init__(self, origin: ModelDirectory, *, allow_pickle: bool = False) -> None:
+        origin.require_bert()
+        self.origin = origin
+        self._tensors = origin.tensors(allow_pickle=allow_pickle)
+        self._per_piece = [name for name in self._tensors if name.removeprefix(PREFIX) in PER_PIECE]
+        if not any(name.endswith(_WORD_EMBEDDINGS) for name in self._per_piece):
+            raise WeightsError(f"{origin}: the weights have no {_WORD_EMBEDDINGS}")
+        for name in self._per_piece:
+            if len(self._tensors[name]) != origin.config.vocab_size:
+                raise WeightsError(
+                    f"{origin}: {name} is for {len(self._tensors[name])} tokens, {CONFIG_FILE} "
+                    f"says {origin.config.vocab_size}"
+                )
+        check_weights(self._tensors, origin.config, source=str(origin))
+
+    def save(
+        self, directory: str | Path, tokenizer: BertTokenizer, replaces: Mapping[int, Sequence[int]]
+    ) -> None:
+        """Write a new MODEL directory, whole or not at all.
+
+        Args:
+            tokenizer: the new one; a larger vocabulary gets more rows.
+            replaces: from the id of each new piece to the ids of the pieces that it replaces.
+
+        A RUN stays a RUN, but without metrics: the new pieces change how it reads texts.
+        """
+        size = max(tokenizer.vocab_size, self.origin.config.vocab_size)
+        tensors = {
+            name: _extended(tensor, size, replaces) if name in self._per_piece else tensor
+            for name, tensor in self._tensors.items()
+        }
+        description = {**self.origin.description, "vocab_size": size}
+        with atomic_directory(directory) as partial:
+            text = json.dumps(description, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+            atomic_write_text(partial / CONFIG_FILE, text)
+            tokenizer.save(partial)
+            write_tensors(partial, tensors)
+            if self.origin.metadata is not None:
+                replace(self.origin.metadata, metrics={}).write(partial)
+
+
+def _extended(tensor: Tensor, size: int, replaces: Mapping[int, Sequence[int]]) -> Tensor:
+    """(V, …) to (size, …): new rows are means of old ones."""
+    extended = tensor.new_zeros(size, *tensor.shape[1:])
+    extended[: len(tensor)] = tensor
+    for new, old in replaces.items():
+        extended[new] = tensor[torch.tensor(old)].float().mean(0).to(tensor.dtype)
+    return extended

@@ -13,11 +13,9 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from tidybert.catalog import find_model
-from tidybert.checkpoints.conversion import to_huggingface
+from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.sentence_form import SentenceForm
-from tidybert.checkpoints.sentence_writing import write_sentence_form
+from tidybert.checkpoints.sentence_form import SentenceForm, write_sentence_form
 from tidybert.checkpoints.tensor_files import (
     check_finite,
     left_out_of,
@@ -25,12 +23,12 @@ from tidybert.checkpoints.tensor_files import (
     write_tensors,
 )
 from tidybert.checkpoints.unfinished import find_unfinished
-from tidybert.checkpoints.weight_loading import LoadReport, UndrawnWeights, load_weights
+from tidybert.checkpoints.weights import LoadReport, UndrawnWeights, load_weights, to_huggingface
 from tidybert.configuration import BertConfig, CausalConfig
 from tidybert.errors import ConfigError, VocabularyError, WeightsError
 from tidybert.modeling.bert import initialize_part
 from tidybert.modeling.heads import FINE_TUNED, CausalLM
-from tidybert.storage.atomic_files import atomic_write_text, files_together
+from tidybert.storage.atomic_files import atomic_write_text, file_sha256, files_together
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.limits import LABELS
 from tidybert.storage.model_files import (
@@ -336,3 +334,43 @@ def write_model(
     for name, text in (beside or {}).items():
         atomic_write_text(directory / name, text)
     return sealed
+
+
+# Whether the files of a MODEL are those that were saved or published.
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What the files of a MODEL were compared with, and their hashes.
+
+    Args:
+        against: tidybert.json, the published hash of the package, or None where neither is.
+        sha256: of each file, by name, in hexadecimal.
+    """
+
+    against: str | None
+    sha256: dict[str, str]
+
+
+def verify(model: str | Path) -> Verified:
+    """Compare the weights, the configuration and the vocabulary of a MODEL with saved hashes.
+
+    Raises what ``find_model`` raises, and WeightsError, which names the file, where one was
+    swapped or edited, is missing, or is not the published one.
+    """
+    directory = ModelDirectory.open(model)
+    directory.verify()
+    if directory.metadata is not None:
+        return Verified(METADATA_FILE, dict(directory.metadata.files))
+    found = {
+        path.name: file_sha256(path) for path in sorted(directory.path.iterdir()) if path.is_file()
+    }
+    package = PRETRAINED.get(str(model))
+    if package is None:
+        return Verified(None, found)
+    if found[WEIGHTS_FILE] != package.sha256:
+        raise WeightsError(
+            f"{directory.path / WEIGHTS_FILE}: not the published weights of {package.name}; "
+            f"install them again with tidybert download {package.name}"
+        )
+    return Verified(f"the published hash of {WEIGHTS_FILE}", found)

@@ -18,9 +18,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from tidybert.checkpoints.tensor_bundle import INDEX, TensorBundle
-from tidybert.checkpoints.tensor_shards import shards_of
-from tidybert.checkpoints.tensorflow_names import from_tensorflow, named
+from tidybert.checkpoints.tensorflow_bundle import (
+    INDEX,
+    TensorBundle,
+    from_tensorflow,
+    named,
+    shards_of,
+)
 from tidybert.errors import WeightsError, param
 from tidybert.storage.atomic_files import atomic_file, atomic_write_json
 from tidybert.storage.json_objects import parse_json, read_json_object

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidybert.cli.flags import ClusterFlags
 from tidybert.cli.output import clock, note
 from tidybert.cli.progress import shown_texts
-from tidybert.cli.shared_flags import ClusterFlags
 from tidybert.errors import UsageError
-from tidybert.files.wording import count_of
+from tidybert.files.rows import count_of
 
 if TYPE_CHECKING:
     from tidybert.cluster.file_job import JobReport

@@ -9,21 +9,267 @@ A dataclass names the panel of its flags in ``PANEL``, and fields of other panel
 
 import ast
 import inspect
+import os
 import re
 import sys
 import typing
-from collections.abc import Callable, Sequence
-from dataclasses import MISSING, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cache, wraps
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import typer
 from typer.core import TyperCommand
 
-from tidybert.cli.shared_flags import NotesFlags
-from tidybert.errors import UsageError
+from tidybert.catalog import find_model
+from tidybert.cli.output import choose_notes, note
+from tidybert.errors import UsageError, suggestion
+from tidybert.pretraining.pretraining_arguments import is_what_it_was
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
+from tidybert.storage.output_lock import output_lock
+from tidybert.system.cores import use_threads
+from tidybert.training.runs.run_options import DeviceOption, PickleOption, RowsOption, RunOptions
+from tidybert.training.runs.run_origin import recorded_files
+
+# ``--config FILE``: a RUN's arguments.json in the place of flags.
+
+NOT_RECORDED: Final = ("out", "config", "branch", "resume", "change", "force", "json")
+"""Flags that arguments.json leaves out: they name the run, or how it is begun and shown."""
+
+# Tasks that are commands themselves; finetune has all others.
+_COMMANDS: Final = ("pretrain", "train-lm")
+
+
+def take_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Make the arguments in a file the defaults of a command's flags and arguments.
+
+    Raises ConfigError for a file that is not a JSON object, and UsageError for an argument that the
+    command does not have.
+    """
+    if path is None:
+        return None
+    values = read_json_object(path)
+    values.pop(RECORD, None)
+    command = context.command.name
+    # What --log-to was in earlier versions.
+    if values.pop("tensorboard", False):
+        values["log_to"] = ["tensorboard"]
+    task = values.get("task")
+    if "task" not in values or (task if task in _COMMANDS else "finetune") != command:
+        other = task if task in _COMMANDS else "another program"
+        if "hidden_size" in values and command == "pretrain":
+            raise UsageError(
+                f"--config {path}: this is a model's config.json; name it as SIZE_OR_MODEL: "
+                f"tidybert pretrain {path} …"
+            )
+        raise UsageError(f"--config {path}: these are the arguments of {other}, not of {command}")
+    if command in _COMMANDS:
+        schedule = str(values.get("schedule"))
+        values = {
+            name: each for name, each in values.items() if not is_what_it_was(name, each, schedule)
+        }
+    known = {each.name for each in context.command.params if each.name} | {"task"}
+    for name in values:
+        if name not in known - {*NOT_RECORDED}:
+            raise UsageError(
+                f"--config {path}: {command} has no argument {name!r}{suggestion(name, known)}"
+            )
+    repeated = {each.name for each in context.command.params if getattr(each, "multiple", False)}
+    context.default_map = {
+        name: [each] if name in repeated and isinstance(each, str) else each
+        for name, each in values.items()
+        if each is not None
+    }
+    return path
+
+
+def take_branch(context: typer.Context, checkpoint: str | None) -> str | None:
+    """Make the arguments of the RUN whose checkpoint it is the defaults; raises as take_config."""
+    if checkpoint is not None:
+        run, sign, _ = checkpoint.rpartition("@")
+        if not sign:
+            raise UsageError(f"--branch {checkpoint}: expected RUN@STEP, a checkpoint of a RUN")
+        find_model(checkpoint)
+        take_config(context, Path(run) / ARGUMENTS_FILE)
+    return checkpoint
+
+
+def note_changed(path: Path | None, files: Mapping[str, Any]) -> None:
+    """Warn of data that are not those of the run which ``--config`` repeats."""
+    if path is None:
+        return
+    recorded = recorded_files(path)
+    for part, now in files.items():
+        before = recorded.get(part)
+        if before is not None and before.get("sha256") != now.get("sha256"):
+            note(
+                f"warning: {now['file']} is not the --{part} data of the run in {path.parent}: its "
+                "content differs, so this run will differ too"
+            )
+
+
+# Flags and arguments that several commands share, each declared once.
+
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="A name that tidybert models lists, or a directory.")
+]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A finished RUN.")]
+TextsArgument = Annotated[
+    str, typer.Argument(metavar="FILE", help="Texts; - reads standard input.")
+]
+CorpusArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="CORPUS",
+        help="Files, folders or globs: text with a blank line between documents, JSON lines, "
+        "Parquet; plain, .gz, .xz or .zst.",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotesFlags:
+    """The flags of every command: ``takes`` adds them."""
+
+    quiet: bool = False
+    """``--quiet``: Show only results and errors."""
+    verbose: bool = False
+    """``--verbose``: Also show what tidybert decides by itself, and why."""
+
+    def prepare(self) -> None:
+        if self.quiet and self.verbose:
+            raise UsageError("--quiet and --verbose contradict each other; give one of them")
+        choose_notes(quiet=self.quiet, verbose=self.verbose)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonFlag:
+    json: bool = False
+    """``--json``: Print one JSON object."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutFlag:
+    held_out: float = 0.005
+    """Fraction of the documents kept apart to measure on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewDirectoryFlag:
+    out: Path
+    """``--out DIR``: New directory to write."""
+
+
+@contextmanager
+def new_directory(out: Path) -> Iterator[None]:
+    """Within the block this process alone writes ``out``; UsageError if something is there."""
+    with output_lock(out):
+        if os.path.lexists(out):
+            raise UsageError(f"--out {out} is there already; name a new directory")
+        yield
+
+
+def values_of(given: Any, *groups: type) -> dict[str, Any]:
+    """The values of the flags that dataclasses declare, by name."""
+    return {each.name: getattr(given, each.name) for group in groups for each in fields(group)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFlags(RunOptions):
+    PANEL: ClassVar = "Checkpoints"
+
+    config: Path | None = field(default=None, metadata={"callback": take_config})
+    """``--config FILE``: Repeat the run whose arguments.json this is; flags on the command line
+    win."""
+    log_to: list[str] | None = None
+    """``--log-to TRACKER``: Also log figures to tensorboard, wandb, mlflow, or PACKAGE:function.
+    Give it again for more."""
+    # Its help is that of RunOptions; the shell needs one.
+    out: Path = field()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the run to resume is finished, which a note says."""
+        from tidybert.training.runs.run_directory import is_resumed_in_vain
+
+        if not (self.resume and is_resumed_in_vain(self.out, self.keep_checkpoints)):
+            return False
+        note(f"the run in {self.out} is finished: there is nothing to resume")
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreadsFlag:
+    PANEL: ClassVar = "Device"
+
+    threads: int | None = field(default=None, metadata={"min": 1})
+    """``--threads N``: Threads that compute on a CPU. If not set: one for each core."""
+
+    def prepare(self) -> None:
+        if self.threads is not None:
+            use_threads(self.threads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFlag(ThreadsFlag, DeviceOption):
+    pass
+
+
+PickleFlag = PickleOption
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExamplesFlags(RowsOption, PickleOption, DeviceFlag):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerFlags(ExamplesFlags):
+    PANELS: ClassVar[dict[str, tuple[str, ...]]] = {"Device": ("precision",)}
+
+    precision: str = "auto"
+    """Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after
+    training in it, else float32."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        if self.precision == "bfloat16":
+            from tidybert.inference.loading import choose_device
+            from tidybert.training.precision import note_slow_bfloat16
+
+            note_slow_bfloat16(choose_device(self.device), True, note)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterFlags:
+    PANEL: ClassVar = "Cluster"
+
+    cluster: str | None = None
+    """``--cluster ADDRESS``: Work on a Ray cluster; local starts one here. FILE may be a folder or
+    a pattern, and --out is a folder."""
+    cluster_workers: int | None = field(default=None, metadata={"min": 1})
+    """``--cluster-workers N``: Processes that work on a cluster. If not set: one for each CPU, or
+    each GPU with --device cuda."""
+    on_error: str = "stop"
+    """``--on-error stop|continue``: On a cluster, stop at a file that fails, or do the other files
+    first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedLengthFlag:
+    max_seq_length: int | None = None
+    """Most tokens of a text; a longer one is cut. If not set: as in training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LongestLengthFlag:
+    max_seq_length: int | None = None
+    """Most tokens of a text; a longer one is cut. If not set: as many as the model allows."""
+
 
 PANELS: Final = (
     "Arguments",

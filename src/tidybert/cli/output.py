@@ -13,13 +13,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from tidybert.errors import in_shell
-from tidybert.files.read_options import ReadOptions
+from tidybert.errors import UsageError, in_shell
+from tidybert.files.reading import ReadOptions
 from tidybert.storage.json_objects import plain_json
-from tidybert.system.terminal_text import printable, printable_json
+from tidybert.system.terminal import printable, printable_json
 
 if TYPE_CHECKING:
-    from tidybert.files.read_report import ReadReport
+    from tidybert.explain.explained_text import Shown
+    from tidybert.files.reading import ReadReport
+
 
 MAX_WIDTH: Final = 80
 _is_quiet = False
@@ -202,7 +204,7 @@ def print_answers(
 
     Returns the numbers of answers, and of those whose text was cut.
     """
-    from tidybert.inference.arrivals import as_it_comes
+    from tidybert.inference.forward import as_it_comes
 
     answered = truncated = 0
     with as_it_comes(examples, file) as coming:
@@ -235,3 +237,25 @@ def note_reading(report: "ReadReport", truncated: int, total: int, cut: str) -> 
     note(*report.lines(str))
     if truncated:
         note(f"{truncated:,} of {total:,} {cut}")
+
+
+# Pictures that a command writes: an SVG, or a page that needs no other file.
+
+SUFFIXES: Final = (".svg", ".html")
+
+
+def check_picture(flag: str, path: Path | None) -> None:
+    """Raise UsageError for a file whose name ends in another way, before the work begins."""
+    if path is not None and path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"{flag} {path}: expected a name that ends in {' or '.join(SUFFIXES)}")
+
+
+def write_picture(shown: "Shown", path: Path) -> None:
+    """Write the picture of a result; a page has its table too."""
+    from tidybert.storage.atomic_files import atomic_write_text
+
+    if path.suffix.lower() == ".html":
+        atomic_write_text(path, shown.page())
+    else:
+        shown.plot().save(path)
+    note(f"{path}: written")

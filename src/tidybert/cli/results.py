@@ -10,7 +10,7 @@ import numpy as np
 from tidybert.cli.output import clock, note, print_json, print_line, print_table
 
 if TYPE_CHECKING:
-    from tidybert.finetuning.trials_file import Trial, Trials
+    from tidybert.finetuning.finetuned_model import Trial, Trials
     from tidybert.tasks.task import AnyTask
     from tidybert.training.reports import TrainingResult
 
@@ -36,7 +36,7 @@ def print_metrics(task: "AnyTask", metrics: Mapping[str, Any]) -> None:
         print_line()
         _print_classes(metrics["per_label"])
     if "confusion_matrix" in metrics and label_names:
-        from tidybert.metrics.confusion_table import confusion_table
+        from tidybert.metrics.text_scores import confusion_table
 
         print_line()
         print_line(confusion_table(np.array(metrics["confusion_matrix"]), label_names))
@@ -145,7 +145,7 @@ def _print_classes(per_label: Mapping[str, Mapping[str, Any]]) -> None:
         ],
     )
     if untuned := [name for name, value in thresholds.items() if value is None]:
-        from tidybert.metrics.multi_label_scores import LEAST_POSITIVES
+        from tidybert.metrics.text_scores import LEAST_POSITIVES
 
         print_line(
             f"\n- not tuned, so 0.5 decides: {', '.join(untuned)} (tuning takes {LEAST_POSITIVES} "

@@ -10,14 +10,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
+from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.text_files import read_examples
-from tidybert.inference.answer_files import LINES, top_lines, write_answers
+from tidybert.inference.answer_files import (
+    LINES,
+    Layout,
+    format_of,
+    top_lines,
+    write_answers,
+    write_vectors,
+)
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import Predictor
-from tidybert.inference.vector_files import write_vectors
-from tidybert.inference.vector_formats import Layout, format_of
 from tidybert.storage.part_file import Written
 
 Advance = Callable[[int], None]

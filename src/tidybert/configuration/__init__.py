@@ -3,13 +3,15 @@
 from tidybert.configuration.bert_config import (
     CONFIG_OF_POOLING,
     HIDDEN_ACTS,
+    LANGUAGE_MODELS,
     MAX_PARAMETERS,
     POSITIONS,
+    PUBLISHED,
+    SIZES,
     BertConfig,
     CausalConfig,
     MeanBertConfig,
 )
-from tidybert.configuration.published_sizes import LANGUAGE_MODELS, PUBLISHED, SIZES
 
 __all__ = [
     "CONFIG_OF_POOLING",

@@ -8,11 +8,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.corpus.document_hashes import Digests, SeenDigests, digests_of
-from tidybert.corpus.documents import CorpusOptions, CorpusReport, Document, read_documents
-from tidybert.corpus.sources import Source
+from tidybert.corpus.documents import CorpusOptions, CorpusReport, Document, Source, read_documents
+from tidybert.corpus.screening import Digests, SeenDigests, digests_of
 from tidybert.errors import DataError
-from tidybert.files.read_report import KEPT_PROBLEMS
+from tidybert.files.reading import KEPT_PROBLEMS
 
 BLOCK_CHARACTERS: Final = 1 << 20
 # A block of short documents takes more memory for its objects than for its characters.

@@ -12,10 +12,10 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.corpus.manifest import SUFFIXES, Part, Shard
+from tidybert.corpus.token_shards import SUFFIXES, Part, Shard
 from tidybert.storage.atomic_files import file_sha256
-from tidybert.storage.growing_file import GrowingFile
 from tidybert.storage.own_files import remove_tree
+from tidybert.storage.part_file import GrowingFile
 
 MAX_SHARD_TOKENS: Final = 2**27
 

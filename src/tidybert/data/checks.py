@@ -14,9 +14,9 @@ import numpy.typing as npt
 
 from tidybert.data.features import Features, first_features
 from tidybert.errors import LINE, DataError, DataWarning, TruncationWarning, in_python, param
-from tidybert.files.labels import label_order
-from tidybert.files.wording import count_of
-from tidybert.system.user_warnings import warn_user
+from tidybert.files.rows import count_of
+from tidybert.files.text_examples import label_order
+from tidybert.system.terminal import warn_user
 
 LINE_WIDTH: Final = 80
 SHOWN: Final = 5

@@ -11,12 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tidybert.errors import DataError, param, suggestion
-from tidybert.files.delimited_rows import delimited_rows
-from tidybert.files.labels import canonical_label, finite_number
-from tidybert.files.raw_rows import Problem
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
-from tidybert.files.text_examples import TextExample
+from tidybert.files.reading import ReadOptions, ReadReport
+from tidybert.files.records import delimited_rows
+from tidybert.files.rows import Problem
+from tidybert.files.text_examples import TextExample, canonical_label, finite_number
 from tidybert.files.text_lines import open_bytes
 
 COLUMN: Final = "correction"

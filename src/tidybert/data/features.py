@@ -14,8 +14,7 @@ import numpy.typing as npt
 
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample
-from tidybert.tokenization.encoding import fitting_lengths
-from tidybert.tokenization.tokenizer import BertTokenizer
+from tidybert.tokenization.tokenizer import BertTokenizer, fitting_lengths
 
 Ids = npt.NDArray[Any]
 

@@ -4,47 +4,337 @@ After scikit-learn's developer guide (develop.rst): no logic in __init__, checks
 attributes end in an underscore.
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from tidybert.catalog import DEFAULT_MODEL
-from tidybert.errors import UsageError
+from tidybert.configuration import BertConfig
+from tidybert.errors import DataError, TruncationWarning, UsageError
 from tidybert.estimators.checked_inputs import read_weights, require_y, text_tags
-from tidybert.estimators.fit_notes import forget_warnings
-from tidybert.estimators.held_out import choose_parts, read_held_out
-from tidybert.estimators.saved_estimator import SavedEstimator, plain
-from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
+from tidybert.finetuning.entrance import History, noted_training
+from tidybert.finetuning.finetuned_model import FinetunedModel, save
+from tidybert.finetuning.finetuning_job import (
+    SHARE_HELD_OUT,
+    FinetuningJob,
+    FinetuningOptions,
+    share_by_rule,
+)
 from tidybert.finetuning.run_job import run_finetuning
-from tidybert.finetuning.training_notes import History, noted_training
-from tidybert.inference.answer_precision import as_trained
-from tidybert.inference.forward import run_features
-from tidybert.inference.loading import choose_device, to_device
-from tidybert.inference.notebooks import html_table
-from tidybert.inference.python_inputs import examples_of
+from tidybert.inference.forward import as_trained, run_features
+from tidybert.inference.loading import choose_device, html_table, to_device
+from tidybert.inference.predictor import examples_of
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
 from tidybert.reporting.evaluation import evaluation_of
-from tidybert.reporting.shown_report import ShownReport
-from tidybert.system.progress_bar import counting_bar
+from tidybert.reporting.writing import ShownReport
+from tidybert.storage.json_objects import plain_json
+from tidybert.storage.model_files import ARGUMENTS_FILE
+from tidybert.storage.output_lock import contents, output_lock
+from tidybert.system.terminal import counting_bar, warn_user
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.interruption import TrainingInterrupted
-from tidybert.training.python_spelling import as_in_python
+from tidybert.training.interruption import TrainingInterrupted, as_in_python
 from tidybert.training.reports import TrainingResult
+from tidybert.training.runs.run_directory import check_run, clear_run
+from tidybert.training.runs.run_origin import RunOrigin
 from tidybert.training.training_arguments import (
     HeadPooling,
     HeadStart,
     Precision,
     TrainingArguments,
 )
+
+# The warnings of an estimator, once for each fit.
+
+_LOST = {
+    "truncate": "their end",
+    "head-tail": "their middle",
+    "windows": "the end of their first text",
+}
+
+# Predicting must not change an estimator, so this is beside it: those that have warned.
+_WARNED: "WeakKeyDictionary[Any, bool]" = WeakKeyDictionary()
+
+
+def forget_warnings(estimator: Any) -> None:
+    """Let a newly fitted estimator warn again."""
+    _WARNED.pop(estimator, None)
+
+
+def warn_of_truncation(
+    estimator: Any, lengths: Sequence[int], total: int, max_seq_length: int, mode: str = "truncate"
+) -> None:
+    """Warn once of texts of these lengths, in tokens, that ``mode`` of LongTexts has cut."""
+    if not lengths or estimator in _WARNED:
+        return
+    _WARNED[estimator] = True
+    warn_user(
+        f"{len(lengths)} of {total} examples are longer than max_seq_length={max_seq_length} "
+        f"tokens and lose {_LOST[mode]} (the longest has {max(lengths)}); a higher "
+        "max_seq_length keeps them whole, at the cost of time (said once for each fit)",
+        TruncationWarning,
+    )
+
+
+# The examples that ``fit`` measures on: given by the caller, or held out of X.
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The arguments of ``fit`` about the examples to measure on.
+
+    Args:
+        examples: those of X_val and y_val; None where these were not given.
+        groups: (n,) the group of each example of X; a group is never on both sides.
+    """
+
+    examples: Sequence[Any] | None = None
+    groups: npt.NDArray[Any] | None = None
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The examples to train on and those to measure on; ``places`` of the latter in X, (d,)."""
+
+    train: Sequence[Any]
+    dev: Sequence[Any] | None
+    places: npt.NDArray[np.int64]
+
+
+def read_held_out(
+    X_val: Any, y_val: Any, groups: Any, num_examples: int, read: Callable[[Any, Any], list[Any]]
+) -> HeldOut:
+    """The arguments of ``fit``; ``read`` makes examples of X_val and y_val.
+
+    Raises DataError for one without the other, and for groups of another number than the examples.
+    """
+    if (X_val is None) != (y_val is None):
+        given, missing = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
+        raise DataError(f"{given} was given without {missing}: give both, or none")
+    examples = None
+    if X_val is not None:
+        try:
+            examples = read(X_val, y_val)
+        except DataError as error:
+            error.args = (f"in X_val and y_val: {error.message}",)
+            raise
+    return HeldOut(examples, _read_groups(groups, num_examples))
+
+
+def _read_groups(groups: Any, num_examples: int) -> npt.NDArray[Any] | None:
+    if groups is None:
+        return None
+    found = np.asarray(groups)
+    if found.shape != (num_examples,):
+        raise DataError(
+            f"groups has the shape {found.shape}: expected ({num_examples},), one group for each "
+            "example of X"
+        )
+    return found
+
+
+def choose_parts(
+    task: AnyTask,
+    examples: Sequence[Any],
+    held_out: HeldOut,
+    fraction: float | None,
+    arguments: TrainingArguments,
+) -> Parts:
+    """The parts of the examples, whose rows are their places in X.
+
+    ``fraction``: the share to hold out; None: a tenth for groups, else as ``tidybert.finetune``.
+    """
+    if fraction is None and held_out.examples is not None:
+        fraction = 0.0
+    if fraction is None:
+        has_groups = held_out.groups is not None
+        fraction = SHARE_HELD_OUT if has_groups else share_by_rule(len(examples), arguments)
+    if held_out.groups is not None and not fraction:
+        raise UsageError(
+            "groups decide which examples are held out: set validation_fraction, for example to "
+            "0.1, or leave groups out"
+        )
+    if held_out.examples is not None and fraction:
+        raise UsageError(f"validation_fraction is {fraction} and X_val was given: give one of them")
+    if not fraction:
+        return Parts(examples, held_out.examples, np.empty(0, dtype=np.int64))
+    if not 0 < fraction < 1:
+        raise UsageError(f"validation_fraction is {fraction}: expected 0 (none) to below 1")
+    groups: list[Hashable] | None = None
+    if held_out.groups is not None:
+        groups = [held_out.groups.tolist()[one.row] for one in examples]
+    try:
+        train, dev = task.hold_out(examples, fraction, arguments.seed, groups)
+    except DataError as error:
+        alone = "" if groups is None else " in groups"
+        raise DataError(
+            f"validation_fraction is {fraction}, but {len(examples)} examples{alone} are too few "
+            "to hold any out: give more examples, or validation_fraction=0"
+        ) from error
+    return Parts(train, dev, np.array([one.row for one in dev], dtype=np.int64))
+
+
+# SavedEstimator: a fitted estimator as a RUN on disk, and as a pickle.
+
+_ESTIMATORS = {
+    "classify": "BertClassifier",
+    "multi-label": "BertClassifier",
+    "regress": "BertRegressor",
+    "tag": "BertTagger",
+    "answer": "BertQuestionAnswerer",
+    "choose": "BertMultipleChoice",
+}
+
+
+class SavedEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of BertEstimator that writes and reads it."""
+
+    _task_names: ClassVar[tuple[str, ...]]
+
+    device: str
+    task_: AnyTask
+    model_: nn.Module
+    tokenizer_: BertTokenizer
+    result_: TrainingResult
+    max_seq_length_: int
+
+    def save(self, directory: str | Path, *, force: bool = False) -> None:
+        """Write the fitted model as a finished RUN: ``load``, the shell and transformers open it.
+
+        arguments.json holds the parameters, all but ``device``; tidybert.json the classes with
+        their types.  ``force`` replaces a RUN that is there.
+
+        Raises UsageError for a directory with contents, DataError for classes that no file can
+        hold, DiskError where it cannot be written, and InUseError where another process does.
+        """
+        check_is_fitted(self)
+        run = Path(directory)
+        values = {"task": self.task_.name, **self._stored()}
+        text = json.dumps(plain_json(values), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        with output_lock(run):
+            if run.is_dir() and contents(run):
+                if not force:
+                    raise UsageError(
+                        f"{run} is not empty: name a new directory, or give force=True to replace "
+                        "the RUN in it"
+                    )
+                check_run(run, resume=False, force=True)
+                clear_run(run)
+            save(self._finished(), run, beside={ARGUMENTS_FILE: text})
+
+    @classmethod
+    def load(cls, run: str | Path, *, device: str = "auto") -> Self:
+        """A fitted estimator from a finished RUN of ``save``, the shell or transformers.
+
+        The parameters come from its arguments.json, if it has one; ``result_`` has only the
+        metrics.  Raises what ``Predictor`` raises, and UsageError for another task.
+        """
+        found = FinetunedModel.of_run(run)
+        task = found.task
+        if task.name not in cls._task_names:
+            other = _ESTIMATORS.get(task.name)
+            raise UsageError(
+                f"{run} was trained to {task.name}, {cls.__name__} is to "
+                f"{' or '.join(cls._task_names)}: load it with "
+                f"{f'{other}.load' if other else 'Predictor'}"
+            )
+        stored = found.arguments or {"model": str(run)}
+        known = {*cls._get_param_names()} - {"device"}
+        # The shell writes null for a flag that was not given.
+        given = {name: each for name, each in stored.items() if each is not None and name in known}
+        estimator = cls(**given)
+        estimator.device = device
+        estimator.task_, estimator.model_, estimator.tokenizer_ = task, found.model, found.tokenizer
+        estimator.max_seq_length_, estimator.result_ = found.max_seq_length, found.result
+        if found.inputs in ("text", "pair"):
+            estimator.n_features_in_ = ("text", "pair").index(found.inputs) + 1
+        if "feature_names" in stored:
+            estimator.feature_names_in_ = np.array(stored["feature_names"], dtype=object)
+        estimator._restore(found.made_from.label_values)
+        return estimator
+
+    def _stored(self) -> dict[str, Any]:
+        """The contents of arguments.json beside the task."""
+        params = {name: plain(value) for name, value in self.get_params(deep=False).items()}
+        del params["device"], params["random_state"]
+        names = getattr(self, "feature_names_in_", None)
+        return {
+            **params,
+            "seed": self._seed(),
+            **({} if names is None else {"feature_names": names.tolist()}),
+        }
+
+    def _restore(self, values: Mapping[str, Any]) -> None:
+        """Set the attributes that only one estimator has; ``values`` are of labels, by name."""
+
+    def _label_values(self) -> dict[str, Any]:
+        """By name, the labels as y had them."""
+        return {}
+
+    def _finished(self) -> FinetunedModel:
+        """The fitted model as the rooms below know it."""
+        config: Any = self.model_.config
+        width = getattr(self, "n_features_in_", None)
+        return FinetunedModel(
+            self.task_,
+            self.model_,
+            self.tokenizer_,
+            config,
+            self.max_seq_length_,
+            self.result_,
+            inputs={1: "text", 2: "pair"}.get(width or 0, self.task_.inputs),
+            made_from=RunOrigin(label_values=self._label_values()),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if "model_" in state:
+            # NumPy arrays load on a machine without the device that the model is on.
+            weights = {name: each.cpu().numpy() for name, each in self.model_.state_dict().items()}
+            config: Any = self.model_.config
+            state["model_"] = {
+                "config": {"model_type": config.model_type, **config.to_dict()},
+                "weights": weights,
+            }
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "model_" in state:
+            stored = state["model_"]
+            # The meta device draws nothing at random.
+            with torch.device("meta"):
+                model = self.task_.build_model(BertConfig.from_dict(stored["config"]))
+            weights = {name: torch.tensor(each) for name, each in stored["weights"].items()}
+            model.load_state_dict(weights, assign=True)
+            self.model_ = model.eval()
+
+    def _seed(self) -> Any:
+        """``random_state`` where it is given, else ``seed``."""
+        raise NotImplementedError
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers, as a grid has them, and paths as JSON values."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return str(value) if isinstance(value, Path) else value
+
 
 #: The training arguments about files; fit writes none.
 RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps", "deterministic")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from tidybert.errors import DataError
-from tidybert.files.labels import canonical_label
-from tidybert.files.wording import count_of, json_type
+from tidybert.files.rows import count_of, json_type
+from tidybert.files.text_examples import canonical_label
 
 Text = tuple[str, ...]
 """The one or two texts of an example."""
@@ -339,3 +339,21 @@ def _matrix(y: Any) -> npt.NDArray[Any]:
             "MultiLabelBinarizer().fit_transform(y)"
         )
     return values
+
+
+# Answers of different lengths, one an example.
+
+T = TypeVar("T")
+
+
+class RaggedRows(list[T]):
+    """A list that NumPy takes for an array (n,) of objects.
+
+    So scikit-learn can put the answers of several folds together.
+    """
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        found = np.empty(len(self), dtype=object)
+        for place, row in enumerate(self):
+            found[place] = row
+        return found

@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from tidybert.errors import DataError
 from tidybert.estimators.base import Begun, BertEstimator
-from tidybert.estimators.ragged_rows import RaggedRows
-from tidybert.files.raw_rows import Problem
+from tidybert.estimators.checked_inputs import RaggedRows
+from tidybert.files.rows import Problem
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example
 from tidybert.tasks.choices.multiple_choice import ChosenAnswers, MultipleChoice
 

@@ -11,11 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 from tidybert.errors import DataError
 from tidybert.estimators.base import Begun, BertEstimator
 from tidybert.estimators.checked_inputs import is_missing, read_texts
-from tidybert.tasks.questions.gold_answers import AnswerError, GoldAnswers, gold_answers
 from tidybert.tasks.questions.question_answering import QuestionAnswering
-from tidybert.tasks.questions.question_files import QuestionExample
+from tidybert.tasks.questions.question_files import (
+    AnswerError,
+    GoldAnswers,
+    QuestionExample,
+    gold_answers,
+)
 from tidybert.tasks.task_options import QuestionOptions
-from tidybert.training.python_spelling import as_in_python
+from tidybert.training.interruption import as_in_python
 
 _ANSWERS = (
     "expected the answer as its text, (text, start), a list of these, or an empty text where the "

@@ -9,10 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from tidybert.errors import DataError
 from tidybert.estimators.base import Begun, BertEstimator
-from tidybert.estimators.ragged_rows import RaggedRows
-from tidybert.files.wording import count_of
+from tidybert.estimators.checked_inputs import RaggedRows
+from tidybert.files.rows import count_of
 from tidybert.metrics.entity_scores import TagCounts
-from tidybert.tasks.tags.tagged_sentences import TaggedExample, as_iob2, kind_of
+from tidybert.tasks.tags.tag_files import TaggedExample, as_iob2, kind_of
 from tidybert.tasks.tags.tagging import TagAnswers, Tagging
 from tidybert.tasks.task_options import WindowOptions
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from tidybert.checkpoints.sentence_form import Pooling
 from tidybert.data.features import text_features
 from tidybert.errors import UsageError, WeightsError
+from tidybert.estimators.base import forget_warnings, warn_of_truncation
 from tidybert.estimators.checked_inputs import (
     check_column_names,
     check_width,
@@ -20,12 +21,11 @@ from tidybert.estimators.checked_inputs import (
     read_texts,
     text_tags,
 )
-from tidybert.estimators.fit_notes import forget_warnings, warn_of_truncation
-from tidybert.files.in_memory import as_list
+from tidybert.files.rows import as_list
 from tidybert.finetuning.entrance import finetune
 from tidybert.inference.embedding import Combination, Embedder
-from tidybert.system.progress_bar import counting_bar
-from tidybert.training.python_spelling import as_in_python
+from tidybert.system.terminal import counting_bar
+from tidybert.training.interruption import as_in_python
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -12,8 +12,7 @@ import numpy as np
 
 from tidybert.errors import UsageError, param
 from tidybert.explain import plots
-from tidybert.explain.explained_text import ExplainedText
-from tidybert.explain.shown import Floats, Table
+from tidybert.explain.explained_text import ExplainedText, Floats, Table
 from tidybert.reporting.drawing import Picture
 
 _MOST_LOOKED_AT: Final = 3

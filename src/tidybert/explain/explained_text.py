@@ -1,14 +1,155 @@
 """A text or pair whose inside is shown, its pieces, and the words that they make up."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from html import escape
+from importlib.metadata import version
+from threading import get_ident
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from markupsafe import Markup
+from rich.cells import cell_len
+from torch import Tensor, nn
 
 from tidybert.errors import DataError, param
-from tidybert.explain.shown import Shown
+from tidybert.inference.loading import one_line
+from tidybert.modeling.attention import scaled_dot_product
+from tidybert.modeling.bert import BertModel
+from tidybert.modeling.rows import Rows
+from tidybert.reporting.drawing import Picture
+from tidybert.reporting.report_page import rendered
+from tidybert.storage.json_objects import plain_json
+from tidybert.system.terminal import printable
 from tidybert.tokenization import BertTokenizer
-from tidybert.tokenization.encoding import Encoding, Span
+from tidybert.tokenization.tokenizer import Encoding, Span
 from tidybert.tokenization.vocabulary import CONTINUATION, SOS_TOKEN
+
+# How a result shows itself: one line, a table in a terminal, a table in a notebook, JSON.
+
+Floats = npt.NDArray[np.float32]
+# Red, green and blue of more and of less than 0.
+_MORE: Final = "47,130,200"
+_LESS: Final = "207,101,42"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of texts under headings; the columns named in ``left`` hold words, others numbers."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: Sequence[Sequence[str]]
+    left: frozenset[str]
+    note: str = ""
+
+    def __str__(self) -> str:
+        cells = [[printable(each) for each in row] for row in (self.headings, *self.rows)]
+        widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
+        lines = [self.title, *(self._line(row, widths) for row in cells)]
+        lines.insert(2, "─" * (sum(widths) + 2 * len(widths) - 2))
+        return "\n".join([*lines, *filter(None, [self.note])])
+
+    def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
+        padded = []
+        for heading, cell, width in zip(self.headings, row, widths, strict=True):
+            room = " " * (width - cell_len(cell))
+            padded.append(cell + room if heading in self.left else room + cell)
+        return "  ".join(padded).rstrip()
+
+    def html(self, *, with_title: bool = True) -> str:
+        """A table element with every text escaped."""
+        title = f"<caption>{_shown(self.title)}</caption>" if with_title else ""
+        heads = "".join(f'<th scope="col">{_shown(each)}</th>' for each in self.headings)
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{_shown(each)}</td>" for each in row) + "</tr>"
+            for row in self.rows
+        )
+        note = f"<p>{_shown(self.note)}</p>" if self.note else ""
+        return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{note}"
+
+
+class Shown(ABC):
+    """The base of all results; a subclass is a dataclass."""
+
+    @abstractmethod
+    def facts(self) -> dict[str, object]:
+        """What its one line says."""
+
+    @abstractmethod
+    def table(self) -> Table:
+        """What a terminal and a notebook show."""
+
+    @abstractmethod
+    def plot(self) -> Picture:
+        """The same as a picture, which a notebook shows and ``save`` writes as SVG."""
+
+    @property
+    def quoted(self) -> Sequence[str]:
+        """The texts that its page begins with."""
+        return ()
+
+    def page(self) -> str:
+        """A page that needs no other file: the texts, the picture, and the table."""
+        table = self.table()
+        return rendered(
+            "explanation.html.j2",
+            title=table.title,
+            version=version("tidybert"),
+            texts=self.quoted,
+            picture=self.plot().inline,
+            table=Markup(table.html(with_title=False)),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields as JSON can hold them; a score of minus infinity becomes None."""
+        found: dict[str, Any] = plain_json(asdict(self))  # type: ignore[call-overload]
+        return found
+
+    def __repr__(self) -> str:
+        return one_line(self, self.facts())
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+def shaded_words(words: Sequence[str], values: Floats) -> str:
+    """Words in a line, shaded by values of either sign, with each number where the pointer is.
+
+    A word whose value is NaN has no shade.
+    """
+    shades = np.nan_to_num(values)
+    shades = 0.7 * shades / max(np.abs(shades).max(initial=0), 1e-12)
+    parts = [
+        f'<span style="background:rgba({_LESS if shade < 0 else _MORE},{abs(shade):.3f})" '
+        f'title="{signed(value)}">{_shown(word)}</span>'
+        for word, shade, value in zip(words, shades.tolist(), values.tolist(), strict=True)
+    ]
+    return f"<p>{' '.join(parts)}</p>"
+
+
+def signed(value: float) -> str:
+    """The number with its sign; a dash for NaN."""
+    return "–" if np.isnan(value) else f"{value:+.4f}"
+
+
+def _shown(text: str) -> str:
+    return escape(printable(text))
+
+
+def cosine(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Floats:
+    """The cosines of vectors (…, d) with vectors (…, d); 0 where one of them is zero."""
+    lengths = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
+    products = np.sum(first * second, axis=-1)
+    return np.asarray(products / np.where(lengths == 0, 1, lengths), dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -128,3 +269,79 @@ def from_its_start(tokenizer: BertTokenizer, text: str) -> Encoding:
         truncated=False,
         num_tokens=one.num_tokens + 1,
     )
+
+
+# What an encoder computes for a few inputs, caught by hooks while its own forward pass runs.
+#
+# The encoder may be any whose layers have ``attention.query_key_value``; see
+# ``modeling/architectures.py``.  T tokens, n pieces, L layers, N heads, H width, D head width.
+
+
+def rows_of(encodings: Sequence[Encoding]) -> Rows:
+    """The encodings laid end to end."""
+    return Rows.from_lists(
+        [one.input_ids for one in encodings], [one.token_type_ids for one in encodings]
+    )
+
+
+def as_array(tensor: Tensor) -> Floats:
+    """The tensor as float32."""
+    found: Floats = np.asarray(tensor.numpy(), dtype=np.float32)
+    return found
+
+
+def states_of(
+    encoder: BertModel, encodings: Sequence[Encoding], *, causal: bool = False
+) -> list[Tensor]:
+    """The hidden states of layers 0 to L, (T, H) each."""
+    with torch.inference_mode():
+        output = encoder(rows_of(encodings), output_hidden_states=True, causal=causal)
+    return list(output.hidden_states)
+
+
+def embeddings_of(encoder: BertModel, encoding: Encoding) -> tuple[list[Floats], Floats, Floats]:
+    """The summands, their sum, and the sum after LayerNorm, (n, H) each."""
+    rows, parts = rows_of([encoding]), encoder.embeddings
+    with torch.inference_mode(), _calls_of([parts.layer_norm]) as calls:
+        normalized = parts(rows)
+        summands = [as_array(each) for each in parts.summands(rows)]
+        return summands, as_array(calls[0][0]), as_array(normalized)
+
+
+def attention_of(encoder: BertModel, encoding: Encoding, *, causal: bool) -> list[Floats]:
+    """Scores and probs (L, N, n, n); queries, keys and values (L, N, n, D)."""
+    heads, size = encoder.config.num_attention_heads, len(encoding)
+    visible = torch.ones(1, 1, size, size, dtype=torch.bool)
+    if causal or encoder.is_causal:
+        visible = visible.tril()
+    layers: list[Any] = list(encoder.layers)
+    joint = [layer.attention.query_key_value for layer in layers]
+    found = []
+    with torch.inference_mode(), _calls_of(joint) as calls:
+        encoder(rows_of([encoding]), causal=causal)
+        for _, projected in calls:
+            # (n, 3H) to (3, 1, N, n, D)
+            blocks = projected.view(1, size, 3, heads, -1).permute(2, 0, 3, 1, 4)
+            query, key, value = blocks
+            _, probs, scores = scaled_dot_product(query, key, value, visible, 0.0)
+            found.append((scores.masked_fill(~visible, -torch.inf), probs, query, key, value))
+        return [as_array(torch.cat(each)) for each in zip(*found, strict=True)]
+
+
+@contextmanager
+def _calls_of(modules: Sequence[nn.Module]) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Within the block, the first argument and the result of this thread's calls, in order."""
+    calls: list[tuple[Tensor, Tensor]] = []
+    this_thread = get_ident()
+
+    def record(_module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+        # A server's other threads may use the same model.
+        if get_ident() == this_thread:
+            calls.append((given[0], output))
+
+    hooks = [each.register_forward_hook(record) for each in modules]
+    try:
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -24,43 +24,47 @@ from tidybert.explain.attributions import (
     attribute,
     baseline_ids,
     check_method,
+    check_task,
+    find_target,
+    find_word_target,
+    task_features,
 )
-from tidybert.explain.cloze_layers import Cloze, answers_of
 from tidybert.explain.explained_text import (
+    Floats,
+    as_array,
+    attention_of,
+    cosine,
+    embeddings_of,
     from_its_start,
     pieces_at,
     pieces_within,
     place_of,
-    words_of,
-)
-from tidybert.explain.inside_encoder import (
-    as_array,
-    attention_of,
-    embeddings_of,
     rows_of,
     states_of,
+    words_of,
 )
-from tidybert.explain.layer_states import EmbeddingSum, HiddenStates, WordInTexts
-from tidybert.explain.shown import Floats, cosine
-from tidybert.explain.targets import check_task, find_target, find_word_target, task_features
-from tidybert.explain.word_space import (
+from tidybert.explain.layer_states import (
     WORDS,
+    Cloze,
+    EmbeddingSum,
+    HiddenStates,
     NearestPieces,
     Similarities,
+    WordInTexts,
+    answers_of,
     layer_number,
     nearest_pieces,
     word_vectors,
 )
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import encoding_features
-from tidybert.inference.loading import check_texts, is_finished
-from tidybert.inference.notebooks import ShowsFacts
+from tidybert.inference.loading import ShowsFacts, check_texts, is_finished
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForMaskedLM, CausalLM
 from tidybert.modeling.rows import pooled
-from tidybert.tokenization.encoding import Encoding, Span
+from tidybert.tokenization.tokenizer import Encoding, Span
 from tidybert.tokenization.vocabulary import MASK_TOKEN
 
 

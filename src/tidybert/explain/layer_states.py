@@ -3,17 +3,21 @@
 n pieces, L layers, H width, B texts.  Layer 0 is the output of the embeddings, L the last layer.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Final
 
 import numpy as np
 
+from tidybert.errors import DataError, UsageError, param
 from tidybert.explain import plots
-from tidybert.explain.explained_text import ExplainedText
-from tidybert.explain.shown import Floats, Shown, Table, cosine
+from tidybert.explain.explained_text import ExplainedText, Floats, Shown, Table, cosine
 from tidybert.reporting.drawing import Picture
-from tidybert.tokenization.encoding import Span
+from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.tokenizer import Span
+from tidybert.tokenization.vocabulary import UNK_TOKEN
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,3 +135,280 @@ class WordInTexts(Shown):
 
     def _names(self) -> list[str]:
         return [f"texts {first + 1}, {second + 1}" for first, second in self.pairs]
+
+
+# The answers of each layer at a [MASK]: the masked-LM head on the states of every layer.
+#
+# nostalgebraist 2020 (interpreting GPT: the logit lens) reads a model this way.  The head was
+# trained on the last layer alone, so the answers of lower layers are a view and no prediction.
+
+_SHOWN_WORDS: Final = 3
+
+
+@dataclass(frozen=True)
+class LayerAnswer:
+    """A layer's answer at one [MASK].
+
+    Args:
+        layer: 0 for the embeddings, L for the model's own answer.
+        words: the likeliest pieces, the best first.
+        probabilities: theirs.
+        truth_probability, truth_rank: of the hidden piece, 1 being the best; None where unknown.
+    """
+
+    layer: int
+    words: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    truth_probability: float | None
+    truth_rank: int | None
+
+
+@dataclass(frozen=True)
+class MaskAnswers:
+    """The answers of layers 0 to L at one [MASK].
+
+    Args:
+        position: of the [MASK] among the pieces.
+        truth: the piece that was hidden; None where the text itself has the [MASK].
+    """
+
+    position: int
+    truth: str | None
+    layers: tuple[LayerAnswer, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cloze(ExplainedText):
+    """masks: the answers at each [MASK], in order."""
+
+    masks: Sequence[MaskAnswers]
+
+    def facts(self) -> dict[str, object]:
+        """The text, and the model's best word for each [MASK]."""
+        best = [each.layers[-1].words[0] for each in self.masks]
+        return {**super().facts(), "words": ", ".join(best)}
+
+    def table(self) -> Table:
+        """The likeliest words of each layer, and where the hidden piece ranks."""
+        rows = []
+        for mask in self.masks:
+            for each in mask.layers:
+                words = [
+                    f"{word} {probability:.3f}"
+                    for word, probability in zip(each.words, each.probabilities, strict=True)
+                ][:_SHOWN_WORDS]
+                truth = [
+                    mask.truth or "",
+                    "" if each.truth_rank is None else f"{each.truth_rank:,}",
+                    "" if each.truth_probability is None else f"{each.truth_probability:.4f}",
+                ]
+                rows.append([f"{mask.position}", f"{each.layer}", ", ".join(words), *truth])
+        headings = ("position", "layer", "likeliest", "hidden", "its rank", "probability")
+        left = frozenset({"likeliest", "hidden"})
+        return Table("answers at each [MASK], layer by layer", headings, rows, left)
+
+    def plot(self) -> Picture:
+        """The probability of each [MASK]'s hidden piece, or of the last layer's best, by layer."""
+        names, columns = [], []
+        for mask in self.masks:
+            known = mask.truth is not None
+            word = mask.truth if mask.truth is not None else mask.layers[-1].words[0]
+            names.append(f"{mask.position}: {word}")
+            columns.append(
+                [
+                    each.truth_probability
+                    if known
+                    else dict(zip(each.words, each.probabilities, strict=True)).get(word, 0.0)
+                    for each in mask.layers
+                ]
+            )
+        values = np.array(columns, dtype=np.float64).T
+        return plots.lines(values, names, "probability", "the answer at [MASK], layer by layer")
+
+
+def answers_of(
+    probabilities: Floats,
+    masked: Sequence[int],
+    truths: Sequence[int],
+    tokenizer: BertTokenizer,
+    top_k: int,
+) -> list[MaskAnswers]:
+    """The answers at M masks.
+
+    Args:
+        probabilities: (L + 1, M, V) of each layer.
+        masked: the M positions.
+        truths: the ids (n,) of the text itself.
+        tokenizer: the model's.
+        top_k: how many words of each layer.
+    """
+    masks = []
+    for number, position in enumerate(masked):
+        index = truths[position]
+        truth = None if index == tokenizer.mask_token_id else index
+        layers = tuple(
+            _layer_answer(layer, each[: tokenizer.vocab_size], truth, tokenizer, top_k)
+            for layer, each in enumerate(probabilities[:, number])
+        )
+        word = None if truth is None else tokenizer.vocabulary.id_to_token(truth)
+        masks.append(MaskAnswers(position, word, layers))
+    return masks
+
+
+def _layer_answer(
+    layer: int, probabilities: Floats, truth: int | None, tokenizer: BertTokenizer, top_k: int
+) -> LayerAnswer:
+    best = np.argsort(-probabilities, kind="stable")[:top_k]
+    words = tokenizer.convert_ids_to_tokens(best.tolist())
+    known = None if truth is None else float(probabilities[truth])
+    rank = None if known is None else int((probabilities > known).sum()) + 1
+    return LayerAnswer(layer, tuple(words), tuple(probabilities[best].tolist()), known, rank)
+
+
+# Words and texts as points: nearest pieces of the vocabulary, cosines, and a map by PCA.
+
+WORDS: Final = "words"
+"""In place of a layer: the word embeddings alone, which no other word of the text changes."""
+_NOT_A_WORD: Final = re.compile(r"\[.+\]")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NearestPieces(Shown):
+    """The pieces whose word embeddings are nearest to a word's, by cosine.
+
+    ``word_pieces`` make up the word; their mean is compared.  ``cosines`` (k,) belong to
+    ``pieces``, the nearest first.
+    """
+
+    word: str
+    word_pieces: Sequence[str]
+    pieces: Sequence[str]
+    cosines: Floats
+
+    def facts(self) -> dict[str, object]:
+        """The word and the nearest piece."""
+        return {"word": self.word, "nearest": self.pieces[0] if self.pieces else None}
+
+    def table(self) -> Table:
+        """The pieces and their cosines."""
+        rows = [
+            [piece, f"{each:.3f}"] for piece, each in zip(self.pieces, self.cosines, strict=True)
+        ]
+        title = f"tokens nearest to {' '.join(self.word_pieces)}"
+        return Table(title, ("piece", "cosine"), rows, frozenset({"piece"}))
+
+    def plot(self) -> Picture:
+        """The cosines as bars."""
+        return plots.bars(self.pieces, self.cosines, self.table().title)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Similarities(Shown):
+    """Words and texts beside each other.
+
+    Args:
+        texts: m of them.
+        layer: whose states were averaged; "words" for only the word embeddings.
+        vectors: (m, H).
+        cosines: (m, m).
+    """
+
+    texts: Sequence[str]
+    layer: int | str
+    vectors: Floats
+    cosines: Floats
+
+    def facts(self) -> dict[str, object]:
+        """How many texts there are, and the layer."""
+        return {"num_texts": len(self.texts), "layer": self.layer}
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The numbers, from 0, of every two texts, the most similar first."""
+        found = list(combinations(range(len(self.texts)), 2))
+        return sorted(found, key=lambda pair: -float(self.cosines[pair]))
+
+    def table(self) -> Table:
+        """Every two texts by their cosine, the most similar first."""
+        rows = [
+            [f"{self.cosines[pair]:.3f}", *(self.texts[each] for each in pair)]
+            for pair in self.pairs
+        ]
+        headings = ("cosine", "first", "second")
+        of = "word embeddings" if self.layer == "words" else f"layer {self.layer}"
+        return Table(f"cosine similarity, {of}", headings, rows, frozenset(headings[1:]))
+
+    def map(self) -> Floats:
+        """(m, 2): the vectors on the two directions in which they differ most (PCA)."""
+        return principal_components(self.vectors)
+
+    def plot(self) -> Picture:
+        """The map."""
+        return plots.scatter(self.map(), self.texts, "map of the vectors (PCA)")
+
+
+def nearest_pieces(table: Floats, tokenizer: BertTokenizer, word: str, top_k: int) -> NearestPieces:
+    """The ``top_k`` pieces nearest to a word, from the word embeddings (V, H).
+
+    The word's own pieces and names in brackets are left out.  Raises DataError for a word that the
+    vocabulary does not know, and UsageError for a ``top_k`` below 1.
+    """
+    if top_k < 1:
+        raise UsageError(f"{param('top_k')} is {top_k}: expected at least 1")
+    pieces = [word] if word in tokenizer.vocabulary else tokenizer.tokenize(word)
+    if not pieces or UNK_TOKEN in pieces:
+        raise DataError(f"the vocabulary does not know {word!r}")
+    ids = tokenizer.convert_tokens_to_ids(pieces)
+    candidates = np.array(
+        [
+            at
+            for at, token in enumerate(tokenizer.vocabulary.tokens)
+            if at not in ids and not _NOT_A_WORD.fullmatch(token)
+        ],
+        dtype=np.int64,
+    )
+    cosines = cosine(table[candidates], table[ids].mean(0)[None])
+    best = np.argsort(-cosines, kind="stable")[:top_k]
+    found = tokenizer.convert_ids_to_tokens(candidates[best].tolist())
+    return NearestPieces(word, pieces, found, cosines[best])
+
+
+def word_vectors(table: Floats, tokenizer: BertTokenizer, texts: Sequence[str]) -> Floats:
+    """(m, H): the mean of the word embeddings (V, H) of each text's pieces.
+
+    Raises DataError for a text without a piece.
+    """
+    vectors = []
+    for text in texts:
+        ids = tokenizer.encode(text, add_special_tokens=False).input_ids
+        if not ids:
+            raise DataError(f"{text!r:.60} has no token to compare")
+        vectors.append(table[ids].mean(0))
+    return np.stack(vectors)
+
+
+def layer_number(layer: int | str, last: int) -> int:
+    """The number of a layer, from 0; UsageError for one that the model lacks."""
+    if not re.fullmatch(r"-?\d{1,9}", str(layer)) or not -last - 1 <= int(layer) <= last:
+        raise UsageError(
+            f"{param('layer')} {layer}: expected 0 (the output of the embeddings), 1 to "
+            f"{last}, from the end -1 to -{last + 1}, or {WORDS}"
+        )
+    return int(layer) % (last + 1)
+
+
+def principal_components(vectors: Floats) -> Floats:
+    """(m, 2): vectors (m, d) on their first two principal components, centred on 0.
+
+    The largest value of each column is positive, so that the map does not depend on the machine.
+    A column is 0 where the vectors differ in fewer directions.
+    """
+    centred = np.asarray(vectors, dtype=np.float64)
+    centred = centred - centred.mean(axis=0)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    found = np.zeros((len(centred), 2))
+    count = min(2, len(sizes))
+    found[:, :count] = left[:, :count] * sizes[:count]
+    largest = np.abs(found).argmax(axis=0)
+    signs = np.sign(found[largest, range(2)])
+    return np.asarray(found * np.where(signs == 0, 1, signs), dtype=np.float32)

@@ -7,9 +7,18 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
-from tidybert.reporting.drawing import Frame, Picture, around, cut, moved, room_for, text
-from tidybert.reporting.heat_maps import CellTable, shades
-from tidybert.reporting.markup import element
+from tidybert.reporting.drawing import (
+    CellTable,
+    Frame,
+    Picture,
+    around,
+    cut,
+    element,
+    moved,
+    room_for,
+    shades,
+    text,
+)
 
 _LONGEST_TITLE: Final = 90
 _HEADING: Final = 36.0

@@ -14,21 +14,197 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from tidybert.checkpoints.converting import HEADS, WholeModel, read_whole_model
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sentence_writing import write_sentence_form
-from tidybert.checkpoints.whole_model import HEADS, WholeModel, read_whole_model
+from tidybert.checkpoints.sentence_form import SentenceForm, write_sentence_form
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, WeightsError
-from tidybert.export.onnx_model import OnnxModel
-from tidybert.export.padded_model import PaddedModel
 from tidybert.modeling import heads
+from tidybert.modeling.architectures import MeanBertModel, encoder_of
+from tidybert.modeling.attention import scaled_dot_product
 from tidybert.modeling.bert import BertModel
+from tidybert.modeling.encoder import BertLayer
+from tidybert.modeling.rows import Rows
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_json
 from tidybert.storage.model_files import CONFIG_FILE, ONNX_FILE, ONNX_FOLDER, ONNX_INT8_FILE
 from tidybert.storage.own_files import make_directory
+
+# An ONNX file in the place of the model that it was made from, to be checked and measured.
+#
+# B sequences, S longest length, T tokens, C classes.
+
+
+class OnnxModel(nn.Module):
+    """A head's outputs over Rows, computed by ONNX Runtime on the CPU.
+
+    Args:
+        path: the file, which ``export_onnx`` wrote.
+        has_choices: whether it is for multiple choice.
+    """
+
+    def __init__(self, path: Path, has_choices: bool) -> None:
+        super().__init__()
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        # Batches have a thread each, as those of tidybert's own models.
+        options.intra_op_num_threads = 1
+        self.session = onnxruntime.InferenceSession(
+            path, options, providers=["CPUExecutionProvider"]
+        )
+        self.has_choices = has_choices
+        # What runs a model asks its parameters for their device.
+        self.place = nn.Parameter(torch.empty(0), requires_grad=False)
+
+    def forward(
+        self, rows: Rows, *, output_rows: Tensor | None = None, lower_states: Any = None
+    ) -> Tensor:
+        """The outputs of ``of_rows`` of the model: (B, C), (B,) or (T, C)."""
+        assert lower_states is None
+        is_token = torch.arange(rows.max_seqlen) < torch.tensor(rows.lengths)[:, None]
+        ids, types = (torch.zeros(is_token.shape, dtype=torch.int64) for _ in range(2))
+        ids[is_token], types[is_token] = rows.input_ids, rows.token_type_ids
+        found = self.run(ids, is_token.long(), types)
+        if "start_logits" in found:
+            logits = torch.stack((found["start_logits"], found["end_logits"]), 2)
+        else:
+            logits = found["logits"]
+        per_token = logits[is_token] if logits.dim() == 3 else logits
+        if self.has_choices:
+            return per_token[:, 0]
+        return per_token if output_rows is None else per_token[output_rows]
+
+    def run(self, *tensors: Tensor) -> dict[str, Tensor]:
+        """The file's outputs for input_ids, attention_mask and token_type_ids (B, S)."""
+        names = [each.name for each in self.session.get_inputs()]
+        if self.has_choices and tensors[0].dim() == 2:
+            tensors = tuple(each[:, None] for each in tensors)
+        given = dict(zip(names, (np.asarray(each) for each in tensors), strict=True))
+        outputs = [each.name for each in self.session.get_outputs()]
+        found = self.session.run(outputs, given)
+        return {name: torch.from_numpy(each) for name, each in zip(outputs, found, strict=True)}
+
+
+# The padded forward of a model, which torch.onnx can trace: tensors (B, S) in, tensors out.
+#
+# It holds the modules of the model that it is given, and writes again only what sees padding:
+# embeddings, attention's mask and pooling.  Every layer of ours gets three axes, (B, S, H): for two
+# axes ``linear`` may use an operator that ONNX lacks.  B sequences, S length, N heads, D head
+# width, H width, C choices or classes, V vocabulary.
+
+
+class PaddedModel(nn.Module):
+    """An encoder, or a model with a head, as a function of padded tensors; in evaluation mode.
+
+    Args:
+        form: what follows an encoder that embeds texts.
+    """
+
+    def __init__(self, model: nn.Module, form: SentenceForm | None = None) -> None:
+        super().__init__()
+        self.model: Any = model.eval()
+        self.encoder = encoder_of(model)
+        self.form = form
+        self.dense = nn.Sequential(*(form.dense if form else ()))
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
+    ) -> dict[str, Tensor]:
+        """The outputs by the names of optimum's exports; those of an embedding are (B, d).
+
+        Args:
+            input_ids, token_type_ids: int64 (B, S), or (B, C, S) for multiple choice.
+            attention_mask: the same, 1 for a token and 0 for padding.  Padding may be anywhere, and
+                outputs there mean nothing.
+        """
+        if not isinstance(self.model, heads.BertForMultipleChoice):
+            return self._outputs(input_ids, attention_mask != 0, token_type_ids)
+        shape = input_ids.shape
+        ids, mask, types = (
+            each.reshape(-1, shape[2]) for each in (input_ids, attention_mask, token_type_ids)
+        )
+        found = self._outputs(ids, mask != 0, types)
+        return {"logits": found["logits"].reshape(shape[:2])}
+
+    def _outputs(
+        self, input_ids: Tensor, is_token: Tensor, token_type_ids: Tensor
+    ) -> dict[str, Tensor]:
+        model, hidden = self.model, self._states(input_ids, is_token, token_type_ids)
+        words = self.encoder.word_embeddings.weight
+        match model:
+            case heads.BertForSequenceClassification():
+                return {"logits": model.classifier(self._pooled(hidden, is_token))[:, 0]}
+            case heads.BertForTokenClassification():
+                return {"logits": model.classifier(hidden)}
+            case heads.BertForQuestionAnswering():
+                start, end = model.qa_outputs(hidden).unbind(-1)
+                return {"start_logits": start, "end_logits": end}
+            case heads.BertForMaskedLM():
+                return {"logits": model.mlm(hidden, words)}
+            case heads.BertForNextSentencePrediction():
+                return {"logits": model.nsp(self._pooled(hidden, is_token))[:, 0]}
+            case heads.BertForPreTraining():
+                pairs = model.nsp(self._pooled(hidden, is_token))[:, 0]
+                return {"logits": model.mlm(hidden, words), "seq_relationship_logits": pairs}
+        assert isinstance(model, BertModel)
+        if self.form is None:
+            return {"last_hidden_state": hidden}
+        embedding = self._embedding(hidden, is_token, self.form)
+        return {"last_hidden_state": hidden, "sentence_embedding": embedding}
+
+    def _states(self, input_ids: Tensor, is_token: Tensor, token_type_ids: Tensor) -> Tensor:
+        """(B, S, H): the last layer's states."""
+        tables = self.encoder.embeddings
+        hidden = functional.embedding(input_ids, tables.word_embeddings.weight)
+        hidden = hidden + tables.position_embeddings.weight[: input_ids.shape[1]]
+        hidden = hidden + functional.embedding(token_type_ids, tables.token_type_embeddings.weight)
+        hidden = tables.layer_norm(hidden)
+        for layer in self.encoder.layers:
+            assert isinstance(layer, BertLayer)
+            hidden = layer.after_attention(_context(layer, hidden, is_token), hidden)
+        return hidden
+
+    def _pooled(self, hidden: Tensor, is_token: Tensor) -> Tensor:
+        """(B, 1, H): what a head on whole sequences reads."""
+        if isinstance(self.encoder, MeanBertModel):
+            return _pooled(hidden, is_token, "mean")
+        assert self.encoder.pooler is not None
+        found: Tensor = self.encoder.pooler(hidden[:, :1])
+        return found
+
+    def _embedding(self, hidden: Tensor, is_token: Tensor, form: SentenceForm) -> Tensor:
+        """(B, d): as sentence-transformers makes it."""
+        vectors: Tensor = self.dense(_pooled(hidden, is_token, form.pooling)[:, 0])
+        if form.normalize:
+            vectors = functional.normalize(vectors)
+        return vectors[:, : form.truncate_dim]
+
+
+def _context(layer: BertLayer, hidden: Tensor, is_token: Tensor) -> Tensor:
+    """(B, S, H): attention before its output projection; no token sees padding."""
+    size, length, width = hidden.shape
+    num_heads = layer.attention.num_heads
+    projected = layer.attention.query_key_value(hidden)  # (B, S, 3H)
+    blocks = projected.view(size, length, 3, num_heads, width // num_heads)
+    query, key, value = blocks.permute(2, 0, 3, 1, 4)
+    context, _, _ = scaled_dot_product(query, key, value, is_token[:, None, None, :], 0.0)
+    return context.transpose(1, 2).reshape(size, length, width)
+
+
+def _pooled(hidden: Tensor, is_token: Tensor, pooling: str) -> Tensor:
+    """(B, 1, H): the mean or max of the tokens' states (B, S, H), or that of [CLS]."""
+    if pooling == "cls":
+        return hidden[:, :1]
+    if pooling == "max":
+        return hidden.masked_fill(~is_token[:, :, None], -torch.inf).amax(1, keepdim=True)
+    weights = is_token[:, :, None].to(hidden.dtype)
+    return (hidden * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
+
 
 OPSET: Final = 20
 """The first with a Gelu of its own."""

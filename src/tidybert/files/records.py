@@ -3,20 +3,150 @@
 Follows RFC 8259 as Python's json reads it, and the Parquet files that pyarrow reads.
 """
 
+import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from itertools import islice
+from typing import Any, BinaryIO, Final
 
-from tidybert.errors import DataError
-from tidybert.files.json_entries import TOO_DEEP, json_cursor
-from tidybert.files.raw_rows import Problem, Record
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
-from tidybert.files.text_lines import Line, check_unpacked, decoded_lines
-from tidybert.files.wording import json_type
+from tidybert.errors import DataError, LimitError, param
+from tidybert.files.reading import ReadOptions, ReadReport
+from tidybert.files.rows import Problem, Record, json_type
+from tidybert.files.text_lines import (
+    NUL_BYTE,
+    Line,
+    check_unpacked,
+    chomp,
+    decoded_lines,
+    wrong_byte,
+)
+from tidybert.storage.limits import CELL_CHARACTERS, DATA_JSON_BYTES
 from tidybert.storage.opening import open_regular, os_reason
+
+# JSON text walked entry by entry, so that a message about one can name its line.
+#
+# Follows RFC 8259 as Python's json reads it.
+
+TOO_DEEP: Final = "too many levels of nesting"
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_CLOSERS: Final = {"[": "]", "{": "}"}
+
+
+class JsonCursor:
+    """A place in a JSON text that moves on as values are read or walked into.
+
+    ``line`` is the 1-based line of the entry that was met last.  Every method raises
+    json.JSONDecodeError where the text is not JSON.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.line = 1
+        self._decode = json.JSONDecoder().raw_decode
+        self._at = 0
+        self._counted = 0
+        self._skip()
+
+    def peek(self) -> str:
+        """The character that the next value begins with, or nothing at the end."""
+        return self.text[self._at : self._at + 1]
+
+    def value(self) -> Any:
+        """Read the next value whole."""
+        value, self._at = self._decode(self.text, self._at)
+        self._skip()
+        return value
+
+    def entries(self) -> Iterator[str | None]:
+        """Walk into the next value, an array or an object, and stop before each of its values.
+
+        Yields the key in an object, None in an array; the caller reads the value, or walks into it
+        to its end, before asking for the next.
+        """
+        opener = self.peek()
+        closer = _CLOSERS.get(opener)
+        if closer is None:
+            raise self._error("an array or an object of objects is expected")
+        self._step()
+        if self.peek() == closer:
+            self._step()
+            return
+        while True:
+            self.line += self.text.count("\n", self._counted, self._at)
+            self._counted = self._at
+            yield self._key() if opener == "{" else None
+            if self.peek() == closer:
+                self._step()
+                return
+            if self.peek() != ",":
+                raise self._error(f"a comma or {closer} is expected")
+            self._step()
+
+    def end(self) -> None:
+        """Make sure that nothing follows."""
+        if self._at < len(self.text):
+            raise self._error("more text after the end")
+
+    def _key(self) -> str:
+        key = self.value()
+        if not isinstance(key, str) or self.peek() != ":":
+            raise self._error('"name": is expected')
+        self._step()
+        return key
+
+    def _step(self) -> None:
+        self._at += 1
+        self._skip()
+
+    def _skip(self) -> None:
+        found = _SPACE.match(self.text, self._at)
+        assert found is not None
+        self._at = found.end()
+
+    def _error(self, message: str) -> json.JSONDecodeError:
+        return json.JSONDecodeError(message, self.text, self._at)
+
+
+@contextmanager
+def json_cursor(stream: BinaryIO, encoding: str, path: str) -> Iterator[JsonCursor]:
+    """A cursor at the beginning of a stream's text, which is held in memory.
+
+    Raises DataError with the line where the bytes are of another encoding, and where the block
+    finds that the JSON is broken.
+    """
+    raw = stream.read(DATA_JSON_BYTES.value + 1)
+    if len(raw) > DATA_JSON_BYTES.value:
+        error = DATA_JSON_BYTES.error(f"over {len(raw) - 1:,}", path)
+        raise LimitError(f"{error.message}; save one object a line ({param('format', 'jsonl')})")
+    try:
+        text = raw.decode(encoding).removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        number = raw.count(b"\n", 0, error.start) + 1
+        column = error.start - (raw.rfind(b"\n", 0, error.start) + 1)
+        # The first two bytes of a file show UTF-16.
+        line = raw[error.start - column : error.start + 2]
+        raise DataError(f"{path}:{number}: {wrong_byte(line, column, encoding, number)}") from error
+    del raw
+    if "\0" in text:
+        number = text.count("\n", 0, text.index("\0")) + 1
+        raise DataError(f"{path}:{number}: {NUL_BYTE}")
+    try:
+        yield JsonCursor(text)
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{path}:{error.lineno}: not JSON: {error.msg} at column {error.colno}; for one object "
+            f"a line give {param('format', 'jsonl')}"
+        ) from error
+    except DataError:
+        raise
+    except RecursionError as error:
+        raise DataError(f"{path}: JSON that cannot be read: {TOO_DEEP}") from error
+    except ValueError as error:
+        raise DataError(f"{path}: JSON that cannot be read: {error}") from error
+
 
 PARQUET_BATCH = 1024
 
@@ -120,3 +250,98 @@ def _parquet(path: str, opened: Opener | None) -> Iterator[Any]:
         raise DataError(f"{path}: not a Parquet file that can be read: {error}") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
+
+
+# Lines of csv and tsv to rows of cells.
+#
+# A `Problem` comes in place of a row that cannot be read, so that the caller decides whether one
+# bad row ends the work.  Quoting follows RFC 4180.
+
+# A row's number (its first line in the file, from 1) and its cells.
+CellsRow = tuple[int, list[str]]
+
+
+def delimited_rows(
+    stream: BinaryIO, file_format: str, report: ReadReport
+) -> Iterator[CellsRow | Problem]:
+    """The rows of csv or tsv; blank lines are passed over, and counted in the report."""
+    options = report.options
+    lines = decoded_lines(stream, options.codec(), report.path)
+    lines = islice(lines, options.skip_rows, None)
+    split = _quoted_rows if options.quotes(file_format) else _unquoted_rows
+    blank = 0
+    for row in split(lines, options.separator(file_format)):
+        if isinstance(row, Problem) or row[1]:
+            yield row
+        else:
+            blank += 1
+    report.note_blank(blank)
+
+
+def _unquoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow | Problem]:
+    """Rows of a file in which quotes are data; a blank line is a row without cells."""
+    for number, text, problem in lines:
+        if problem:
+            yield Problem(number, problem)
+        else:
+            line = chomp(text)
+            yield number, line.split(delimiter) if line else []
+
+
+def _quoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow | Problem]:
+    """Rows of a file whose cells may be quoted and then hold delimiters, line ends and "" for "."""
+    # The limit is the process's, and the standard one (131,072) is less than a long document.
+    csv.field_size_limit(max(csv.field_size_limit(), CELL_CHARACTERS.value))
+    feed = _Feed(lines)
+    reader = csv.reader(feed, delimiter=delimiter, strict=True)
+    while True:
+        feed.start, feed.problem = 0, None
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield feed.problem or Problem(feed.start, _csv_reason(error, feed.start, feed.number))
+            continue
+        yield feed.problem or (feed.start, cells)
+
+
+class _Feed:
+    """Hands lines to csv.reader, remembering where a row starts and what was wrong with it."""
+
+    def __init__(self, lines: Iterator[Line]) -> None:
+        self.lines = lines
+        self.start = self.number = 0
+        self.problem: Problem | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        self.number, text, problem = next(self.lines)
+        self.start = self.start or self.number
+        if problem and self.problem is None:
+            self.problem = Problem(self.number, problem)
+        return text
+
+
+def _csv_reason(error: csv.Error, first: int, last: int) -> str:
+    message = str(error)
+    where = f"lines {first}-{last}" if last > first else f"line {first}"
+    if "unexpected end of data" in message or "field limit" in message:
+        # A quote that is never closed also makes a cell of the rest of the file.
+        found = "a quote is never closed"
+        if "field limit" in message:
+            found = f"a cell has over {CELL_CHARACTERS.value:,} characters, or {found}"
+        return (
+            f"{where} cannot be parsed: {found}; close it, or give {param('quoting', False)} where "
+            "quotes are data"
+        )
+    if "new-line character" in message:
+        return "a carriage return outside quotes; end lines with \\n or \\r\\n"
+    if "expected after" in message:
+        return (
+            "text follows a closing quote; double a quote inside quotes, or give "
+            f"{param('quoting', False)} where quotes are data"
+        )
+    return message

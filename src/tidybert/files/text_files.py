@@ -8,15 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files.delimited_rows import delimited_rows
-from tidybert.files.example_reader import ExampleReader
-from tidybert.files.file_formats import TABLE_FLAGS, FileFormats, refuse_flags
-from tidybert.files.labels import canonical_label, finite_number, labels_of
-from tidybert.files.raw_rows import Problem
-from tidybert.files.read_options import ROLES, ReadOptions
-from tidybert.files.read_report import ReadReport
-from tidybert.files.records import json_records
-from tidybert.files.table_cells import (
+from tidybert.files.columns import (
     MISSING,
     LabelCells,
     Values,
@@ -26,9 +18,12 @@ from tidybert.files.table_cells import (
     parquet_values,
     record_values,
 )
-from tidybert.files.text_examples import TextExample
+from tidybert.files.example_reader import TABLE_FLAGS, ExampleReader, FileFormats, refuse_flags
+from tidybert.files.reading import ROLES, ReadOptions, ReadReport
+from tidybert.files.records import delimited_rows, json_records
+from tidybert.files.rows import Problem, count_of, json_type, text_problem
+from tidybert.files.text_examples import TextExample, canonical_label, finite_number, labels_of
 from tidybert.files.text_lines import decoded_lines, open_bytes
-from tidybert.files.wording import count_of, json_type, text_problem
 from tidybert.storage.limits import CELL_CHARACTERS
 
 SUFFIXES: Final = {

@@ -3,52 +3,234 @@
 They read, check, train and measure as the commands of the shell do, with the same defaults.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Literal, Unpack, overload
+from typing import Any, Final, Literal, TypedDict, Unpack, overload
 
 from tidybert.catalog import DEFAULT_MODEL
 from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
-from tidybert.files.read_options import ReadOptions
-from tidybert.finetuning.finetune_options import (
-    EvaluateOptions,
-    FinetuneOptions,
-    NamedEvaluateOptions,
-    NamedFinetuneOptions,
-    TaskName,
-)
+from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
-from tidybert.finetuning.training_notes import noted_training
+from tidybert.inference.forward import AnswerPrecision
 from tidybert.inference.measurement import measure
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
-from tidybert.system.user_warnings import warn_user
+from tidybert.system.terminal import progress_bar, warn_user
 from tidybert.tasks.answer_types import (
     ChoiceAnswer,
-    ClassAnswer,
-    LabelSetAnswer,
-    ScoreAnswer,
-    SpanAnswer,
-    TagAnswer,
-    VectorAnswer,
-)
-from tidybert.tasks.labelled_examples import split_options
-from tidybert.tasks.metric_types import (
     ChoiceMetrics,
+    ClassAnswer,
     ClassMetrics,
+    LabelSetAnswer,
     LabelSetMetrics,
+    ScoreAnswer,
     ScoreMetrics,
+    SpanAnswer,
     SpanMetrics,
+    TagAnswer,
     TagMetrics,
+    VectorAnswer,
     VectorMetrics,
 )
+from tidybert.tasks.labelled_examples import split_options
 from tidybert.tasks.registry import task_flags, task_names
-from tidybert.training.python_spelling import as_in_python, tell
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.interruption import as_in_python, tell
+from tidybert.training.reports import StepReport
+from tidybert.training.training_arguments import (
+    HeadPooling,
+    HeadStart,
+    Precision,
+    TrainingArguments,
+)
+
+# The keyword arguments of ``tidybert.finetune`` and ``tidybert.evaluate``, for type checkers.
+#
+# Each is the flag of the same name, with the same default; a test compares them with the flags.
+
+TaskName = Literal["classify", "regress", "choose", "answer", "tag", "embed"]
+
+
+class ReadingOptions(TypedDict, total=False):
+    """How files and frames are read: the fields of ``ReadOptions``."""
+
+    text: str | int | None
+    text_pair: str | int | None
+    label: str | int | None
+    label_separator: str | None
+    format: (
+        Literal[
+            "csv",
+            "tsv",
+            "jsonl",
+            "json",
+            "parquet",
+            "text",
+            "label-text",
+            "swag",
+            "codah",
+            "conll",
+        ]
+        | None
+    )
+    header: bool | None
+    delimiter: str | None
+    quoting: bool | None
+    encoding: str | None
+    skip_rows: int
+    skip_bad_rows: bool
+
+
+class FinetuneOptions(ReadingOptions, total=False):
+    """Those of reading, of the tasks (``multi_label`` is for classify) and of the training."""
+
+    long: Literal["truncate", "head-tail", "windows"] | None
+    doc_stride: int | None
+    class_weight: Literal["balanced"] | None
+    max_query_length: int | None
+    max_answer_length: int | None
+    n_best_size: int | None
+    null_score_diff_threshold: float | None
+    loss: Literal["infonce", "cosent", "supcon"] | None
+    scale: float | None
+    both_directions: bool | None
+    matryoshka_dims: str | None
+    query_prompt: str | None
+    document_prompt: str | None
+
+    max_seq_length: int | None
+    num_train_epochs: float | None
+    max_steps: int | None
+    train_batch_size: int | None
+    tokens_per_batch: int
+    learning_rate: float | None
+    warmup_proportion: float
+    head_start: HeadStart | None
+    pooling: HeadPooling | None
+    weight_decay: float
+    adam_beta1: float
+    adam_beta2: float
+    adam_epsilon: float
+    max_grad_norm: float
+    dropout: float | None
+    seed: int
+    eval_steps: int | None
+    save_steps: int | None
+    save_total_limit: int
+    early_stopping_patience: int | None
+    freeze_layers: int
+    freeze_embeddings: bool
+    precision: Precision
+    deterministic: bool
+    logging_steps: int
+
+    seeds: int
+    search: bool
+    time_limit: float | None
+    corrections: str | Path | None
+    vocab: str | Path | None
+    new_head: bool
+    num_layers: int | None
+    teacher: str | Path | None
+    teacher_weight: float
+    teacher_temperature: float
+    device: str
+    allow_pickle: bool
+    resume: bool
+    change: bool
+    force: bool
+    keep_checkpoints: bool
+    keep_every: int | None
+
+
+class NamedFinetuneOptions(FinetuneOptions, total=False):
+    """Every keyword argument but ``multi_label``, for the overloads of ``finetune``."""
+
+    dev: Any
+    unlabelled: Any
+    out: str | Path | None
+    verbose: bool
+
+
+class EvaluateOptions(ReadingOptions, total=False):
+    """Those of reading and of answering."""
+
+    device: str
+    precision: AnswerPrecision
+    max_seq_length: int | None
+    allow_pickle: bool
+    resamples: int
+    texts: Any
+
+
+class NamedEvaluateOptions(EvaluateOptions, total=False):
+    """Every keyword argument, for the overloads of ``evaluate``."""
+
+    report: str | Path | None
+    verbose: bool
+
+
+# What a training says in Python: findings as warnings, notes, a bar, and its history.
+
+_STEPS_PER_LINE: Final = 10
+
+History = list[dict[str, float | None]]
+"""A row for each step: step, epoch, loss, learning_rate and, after an evaluation, its scores."""
+
+
+@contextmanager
+def noted_training(
+    history: History, *, verbose: int, rows: str = "position"
+) -> Iterator[Callbacks]:
+    """Callbacks that write a training's ``history`` and, above 0, say how it goes.
+
+    ``rows`` names the rows of examples.
+    """
+
+    def say(line: str) -> None:
+        tell(line, rows)
+
+    with progress_bar("fit", wanted=verbose > 0) as show:
+
+        def step(done: StepReport) -> None:
+            history.append(
+                {
+                    "step": done.step,
+                    "epoch": done.epoch,
+                    "loss": done.loss,
+                    "learning_rate": done.learning_rate,
+                }
+            )
+            if show is not None:
+                text = f"loss {done.loss:.4f}, rate {done.learning_rate:.1e}"
+                show(done.step, done.num_steps, text)
+            elif verbose and (done.step % _STEPS_PER_LINE == 0 or done.step == done.num_steps):
+                speed = f"{done.num_examples / done.seconds:.0f} examples/s"
+                say(f"step {done.step} of {done.num_steps}: loss {done.loss:.4f}, {speed}")
+
+        def first_step(done: StepReport) -> None:
+            if show is not None:
+                show(done.step, done.num_steps, f"contrastive training, loss {done.loss:.4f}")
+
+        def metrics(step: int, found: dict[str, Any]) -> None:
+            scores = {name: each for name, each in found.items() if isinstance(each, float)}
+            history[-1].update(scores)
+            if verbose:
+                shown = ", ".join(f"{name} {each:.4f}" for name, each in scores.items())
+                say(f"step {step}: {shown} on the part held out")
+
+        yield Callbacks(
+            note=say if verbose else lambda _line: None,
+            spell=str,
+            first_step=first_step,
+            step=step,
+            metrics=metrics,
+            rows=rows,
+        )
+
 
 _OF_PREDICTOR = ("device", "precision", "max_seq_length", "allow_pickle")
 _Model = str | Path | FinetunedModel[Any]
@@ -261,7 +443,7 @@ def evaluate(
         verbose: print notes on the data on stderr.
         options: the flags of ``tidybert evaluate`` under their names.
 
-    Returns the metrics of the task: ``tidybert.tasks.metric_types`` has a class of each, which a
+    Returns the metrics of the task: ``tidybert.tasks.answer_types`` has a class of each, which a
     type checker knows where it knows the task.
 
     Raises what ``Predictor`` raises, and DataError for data that cannot be measured on.

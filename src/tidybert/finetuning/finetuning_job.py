@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tidybert.errors import UsageError, param
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 from tidybert.tasks.registry import task_class
 from tidybert.tasks.task_options import TaskOptions
-from tidybert.training.argument_checks import bad_value, check_seed, check_type
 from tidybert.training.runs.run_options import PickleOption, RowsOption, RunOptions
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.training_arguments import (
+    TrainingArguments,
+    bad_value,
+    check_seed,
+    check_type,
+)
 
 if TYPE_CHECKING:
     from tidybert.finetuning.finetuned_model import FinetunedModel

@@ -1,7 +1,7 @@
 """From labelled examples to a trained model and a finished RUN: config, build, train, save."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -12,45 +12,150 @@ import torch
 from torch import nn
 
 from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
-from tidybert.data.training_texts import text_hashes, write_training_texts
-from tidybert.errors import CollapseWarning, in_python
-from tidybert.finetuning.collapse import collapse_message, collapsed_to
-from tidybert.finetuning.distillation import lessons_of
-from tidybert.finetuning.fine_tuning_identity import identity_of
+from tidybert.data.splits import text_hashes, write_training_texts
+from tidybert.errors import CollapseWarning, UsageError, in_python, param
+from tidybert.finetuning.distillation import Lessons, lessons_of
 from tidybert.finetuning.finetuned_model import FinetunedModel, save, write_weights
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.first_weights import built_from, keep_layers, model_sources
-from tidybert.finetuning.head_start import ProbeMemory, start_with_probe
+from tidybert.finetuning.head_start import (
+    ProbeMemory,
+    built_from,
+    keep_layers,
+    model_sources,
+    start_with_probe,
+    with_head_start,
+)
 from tidybert.finetuning.run_card import write_run_card
-from tidybert.finetuning.run_defaults import with_defaults
-from tidybert.finetuning.training_examples import TrainingExamples
-from tidybert.finetuning.unlabelled import examine_unlabelled
-from tidybert.inference.answer_precision import as_trained
-from tidybert.inference.forward import run_features
+from tidybert.finetuning.training_examples import TrainingExamples, examine_unlabelled
+from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import fitting_length, to_device
 from tidybert.modeling.architectures import encoder_of
 from tidybert.storage.model_files import RECORD
-from tidybert.system.user_warnings import warn_user
+from tidybert.system.terminal import warn_user
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
-from tidybert.training.fine_tuning import FineTuning
-from tidybert.training.frozen_states import freeze
+from tidybert.training.determinism import weights_drawn_with
+from tidybert.training.fine_tuning import FineTuning, freeze
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
-from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.reports import TrainingCallbacks, TrainingResult
-from tidybert.training.runs.run_checkpoints import remove_best, remove_checkpoints
+from tidybert.training.runs.run_checkpoints import (
+    RunIdentity,
+    remove_best,
+    remove_checkpoints,
+    sha256_of,
+    weights_sha256,
+)
 from tidybert.training.runs.run_directory import (
     clear_run,
     require_room_for_run,
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.runs.run_identity import RunIdentity
 from tidybert.training.runs.run_origin import RunOrigin, environment
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.training_arguments import TrainingArguments, changes_of
+
+# A model that gives every example the same answer: how it is found, and what to say.
+
+
+def collapsed_to(answers: Answers[Any, Any]) -> str | None:
+    """The one answer that the model gives to all examples although several are right, or None."""
+    judgements = answers.judgements()
+    first = next(judgements)
+    is_one_right = True
+    for one in judgements:
+        if one.predicted != first.predicted:
+            return None
+        is_one_right &= one.expected == first.expected
+    return None if is_one_right else first.predicted
+
+
+def collapse_message(answer: str) -> str:
+    """Say what happened and what to try, where ``collapsed_to`` found one answer to all."""
+    return (
+        f"the model collapsed: it gives every dev example the answer {answer!r:.80}; try another "
+        f"{param('seed')}, a lower {param('learning_rate')}, or more {param('num_train_epochs')}"
+    )
+
+
+# The defaults of a fine-tuning: rate, epochs, batch size, start and pooling.
+
+
+def with_defaults(
+    arguments: TrainingArguments, task: AnyTask, config: BertConfig, tell: Callable[[str], None]
+) -> tuple[TrainingArguments, BertConfig]:
+    """The arguments with the rate, the epochs and the start, and the encoder that pools so."""
+    arguments = replace(
+        arguments, num_train_epochs=arguments.epochs, train_batch_size=arguments.batch_size
+    )
+    if arguments.learning_rate is None:
+        arguments = arguments.for_width(config.hidden_size, of_tokens=not task.has_pooling)
+        tell(
+            f"learning rate {arguments.peak_rate:g} for an encoder of width {config.hidden_size}; "
+            f"{param('learning_rate')} sets another"
+        )
+    config = _with_pooling(config, arguments.pooling, task)
+    if arguments.dropout is not None:
+        config = config.with_dropout(arguments.dropout)
+    return with_head_start(arguments, task), config
+
+
+def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> BertConfig:
+    """The configuration of an encoder that pools as asked for; UsageError where it has no use."""
+    if task.pools_itself:
+        return config.with_pooling("cls")
+    if task.has_pooling:
+        return config if pooling is None else config.with_pooling(pooling)
+    if pooling is not None:
+        raise UsageError(
+            f"{param('pooling', pooling)}: the head of {task.name} reads every token; leave it out"
+        )
+    return config.with_pooling("cls")
+
+
+# What a resumed fine-tuning must share with the run that wrote the checkpoint.
+
+
+def identity_of(
+    job: FinetuningJob,
+    task: AnyTask,
+    model: nn.Module,
+    data: TrainingData[Any],
+    lessons: Lessons,
+    arguments: TrainingArguments,
+) -> RunIdentity:
+    """Settings, and hashes of the examples, the first weights and the teacher."""
+    settings, contents = {}, {}
+    if lessons.teacher:
+        settings = {name: getattr(job, name) for name in ("teacher_weight", "teacher_temperature")}
+        contents = {"teacher": lessons.teacher["sha256"]}
+
+    def pieces() -> Iterator[bytes]:
+        unlabelled = lessons.features[len(data.train_features) :]
+        for features in (data.train_features, data.dev_features, unlabelled):
+            # So a run without a teacher keeps the hash that older versions recorded.
+            if features is unlabelled and not lessons.teacher:
+                continue
+            yield f"{len(features)} examples".encode()
+            for one in features:
+                yield one.input_ids.tobytes()
+                rest = (one.token_type_ids.tobytes(), one.lengths, one.label, one.weight)
+                yield repr(rest).encode()
+
+    return RunIdentity(
+        settings={
+            "task": task.name,
+            "label_names": task.label_names,
+            "max_seq_length": data.max_seq_length,
+            **settings,
+            **asdict(arguments),
+        },
+        contents={"data": sha256_of(pieces()), "weights": weights_sha256(model), **contents},
+        kinds=changes_of(arguments),
+    )
 
 
 @dataclass(frozen=True)

@@ -4,29 +4,153 @@ A head drawn at random spends its first epoch learning what a regression finds i
 disturbs the encoder meanwhile.
 """
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
+from tidybert.catalog import is_size
+from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
-from tidybert.errors import UsageError, param
-from tidybert.files.wording import count_of
-from tidybert.finetuning.contrastive import train_by_contrast
+from tidybert.errors import ConfigError, UsageError, WeightsError, param
+from tidybert.files.rows import count_of
+from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.inference.forward import run_batches
+from tidybert.inference.loading import read_finished
 from tidybert.modeling.architectures import encoder_of
-from tidybert.tasks.task import AnyTask
-from tidybert.training.fine_tuning import FineTuning
-from tidybert.training.frozen_states import FrozenStates
+from tidybert.modeling.heads import reorder_labels
+from tidybert.tasks.task import AnyTask, Task
+from tidybert.tokenization import BertTokenizer
+from tidybert.training.fine_tuning import FineTuning, FrozenStates
 from tidybert.training.linear_probe import LinearProbe, ProbeLoss, fit_probe
 from tidybert.training.loop import TrainingLoop
+from tidybert.training.reports import StepReport, TrainingCallbacks
 from tidybert.training.training_arguments import TrainingArguments
+
+# Contrastive training: the encoder learns which texts share a class, before a head is fitted.
+#
+# The method is SetFit's (Tunstall et al. 2022, section 3): the loss of two texts is the squared
+# difference between the cosine of their states and 1 for one class, 0 for two.  SetFit draws pairs
+# and encodes both texts of each.  Here a group of texts is encoded once, and each of its pairs
+# counts.  G texts of a group, H width.
+
+GROUP: Final = 16
+"""Texts of a group."""
+_MOST_CLASSES: Final = 8
+"""Classes of a group, so that each has two texts at least."""
+_GROUPS_A_STEP: Final = 2
+_PASSES: Final = 4
+"""How often a text is in a group, on average, between the limits that follow."""
+_FEWEST_GROUPS: Final = 80
+_MOST_GROUPS: Final = 320
+
+
+def train_by_contrast(task: AnyTask, trainer: TrainingLoop[FineTuning]) -> None:
+    """Train the encoder of a classification on groups of its training texts, and note how it went.
+
+    The rate and the rest are the trainer's arguments, and so the seed decides the groups.  A pooler
+    begins as one that passes [CLS] through.
+    """
+    begin = time.perf_counter()
+    model, arguments = trainer.objective.model, trainer.objective.arguments
+    steps: list[StepReport] = []
+    with trainer.whole_model():
+        pooler = encoder_of(model).pooler
+        if pooler is not None:
+            pooler.pass_through()
+        labelled = [one for one in trainer.objective.features if one.label is not None]
+        groups = draw_groups(labelled, arguments.seed)
+        arguments = replace(
+            arguments, num_train_epochs=1.0, max_steps=None, train_batch_size=_GROUPS_A_STEP
+        )
+        objective = FineTuning(model, groups, _Contrast(task), arguments)
+
+        def step(done: StepReport) -> None:
+            steps.append(done)
+            trainer.callbacks.first_step(done)
+
+        TrainingLoop(objective, callbacks=TrainingCallbacks(step=step)).train()
+    trainer.callbacks.tell(
+        f"the encoder learned which texts share a class, from {len(groups)} groups of up to "
+        f"{GROUP}: loss {steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last; "
+        f"{time.perf_counter() - begin:.1f} s"
+    )
+
+
+def draw_groups(features: Sequence[Features], seed: int) -> list[Features]:
+    """Groups of texts, each of several classes with about equally many texts.
+
+    A group is one Features of many sequences, and its label has the class of each.
+    """
+    by_class: dict[int, list[int]] = {}
+    for number, one in enumerate(features):
+        by_class.setdefault(int(one.label), []).append(number)
+    members = list(by_class.values())
+    num_classes = min(len(members), _MOST_CLASSES)
+    wanted = math.ceil(_PASSES * len(features) / GROUP)
+    random = np.random.default_rng(seed)
+    groups = []
+    for _ in range(min(max(wanted, _FEWEST_GROUPS), _MOST_GROUPS)):
+        chosen = random.permutation(len(members))[:num_classes]
+        drawn = [random.permutation(members[each])[: GROUP // num_classes] for each in chosen]
+        groups.append(_group([features[number] for number in np.concatenate(drawn).tolist()]))
+    return groups
+
+
+def _group(texts: Sequence[Features]) -> Features:
+    return Features(
+        np.concatenate([one.input_ids for one in texts]),
+        np.concatenate([one.token_type_ids for one in texts]),
+        sum(one.num_tokens for one in texts),
+        lengths=tuple(len(one.input_ids) for one in texts),
+        label=[int(one.label) for one in texts],
+    )
+
+
+class _Contrast:
+    """The loss of a batch of groups: the sum of theirs."""
+
+    def __init__(self, task: AnyTask) -> None:
+        self.task = task
+
+    def __call__(self, model: nn.Module, batch: Batch) -> Tensor:
+        states = self.task.head_inputs(model, batch).float()
+        begin, total = 0, states.new_zeros(())
+        for one in batch.features:
+            end = begin + len(one.label)
+            total = total + group_loss(states[begin:end], one.label)
+            begin = end
+        return total
+
+
+def group_loss(states: Tensor, classes: Sequence[int]) -> Tensor:
+    """The mean loss of the pairs of one class plus that of the pairs of two; a scalar.
+
+    Args:
+        states: (G, H).
+        classes: (G,).
+    """
+    directions = functional.normalize(states, dim=1)
+    first, second = torch.triu_indices(len(classes), len(classes), 1, device=states.device)
+    of = torch.tensor(classes, device=states.device)
+    is_alike = of[first] == of[second]
+    losses = ((directions @ directions.T)[first, second] - is_alike.float()).square()
+    total = states.new_zeros(())
+    for chosen in (is_alike, ~is_alike):
+        # A group of one class has no pairs of two.
+        total = total + (losses * chosen).sum() / chosen.sum().clamp_min(1)
+    return total
+
 
 MOST_FEATURES: Final = 32_768
 """Texts, questions, sentences or windows that a probe is fitted to."""
@@ -157,3 +281,117 @@ def _states(
         [task.num_head_rows(features[number]) for number in chosen],
         next(model.parameters()).device,
     )
+
+
+# The weights that fine-tuning begins with: a MODEL's, its head where it fits, or random ones.
+
+
+def model_sources(
+    model: str | Path | FinetunedModel, vocab: str | Path | None
+) -> tuple[BertConfig, BertTokenizer, ModelDirectory | FinetunedModel | None]:
+    """Configuration, tokenizer, and what has the weights (None for random ones).
+
+    Raises UsageError for a size without a vocabulary, and the reverse.
+    """
+    if isinstance(model, FinetunedModel):
+        return model.config, model.tokenizer, model
+    if is_size(model):
+        if vocab is None:
+            raise UsageError(
+                f"{model} is a size with random weights and has no vocabulary: name one with "
+                f"{param('vocab')} MODEL"
+            )
+        tokenizer = BertTokenizer.from_pretrained(vocab)
+        return BertConfig.from_name(str(model), vocab_size=tokenizer.vocab_size), tokenizer, None
+    if vocab is not None:
+        raise UsageError(
+            f"{param('vocab')} goes with a size (mini, …); {model} has a vocabulary of its own"
+        )
+    directory = ModelDirectory.open(model)
+    directory.require_bert()
+    return directory.config, directory.tokenizer, directory
+
+
+def built_from(
+    task: AnyTask,
+    config: BertConfig,
+    origin: ModelDirectory | FinetunedModel | None,
+    new_head: bool,
+    allow_pickle: bool,
+    note: Callable[[str], None],
+) -> tuple[nn.Module, bool]:
+    """The task's model with a MODEL's weights or, from a size, with random ones.
+
+    Also returns whether it has a head that is trained further.
+    """
+    if origin is None:
+        note(f"random weights, {config.num_parameters / 1e6:.1f} M parameters")
+        return task.build_model(config), False
+    # A head that learned to read another state would be no good start.
+    new_head |= config.model_type != origin.config.model_type
+    labels = None if new_head else _labels_of_head(origin, task, note)
+    if isinstance(origin, FinetunedModel):
+        network = task.build_model(config)
+        has_head = labels is not None
+        taken, given = (network, origin.model) if has_head else _encoders(network, origin.model)
+        taken.load_state_dict(given.state_dict())
+    else:
+        network, report = origin.build(
+            task.build_model, config=config, new_head=labels is None, allow_pickle=allow_pickle
+        )
+        note(report.summary())
+        has_head = labels is not None and not report.new
+    if has_head and labels:
+        reorder_labels(network, [labels.index(name) for name in task.label_names or ()])
+    return network, has_head
+
+
+def _encoders(*models: nn.Module) -> tuple[nn.Module, ...]:
+    return tuple(encoder_of(each) for each in models)
+
+
+def _labels_of_head(
+    origin: ModelDirectory | FinetunedModel, task: AnyTask, note: Callable[[str], None]
+) -> tuple[str, ...] | None:
+    """The labels, in their order, of a head that was trained for this task and its labels.
+
+    () where the task has no labels, None where MODEL has no head that fits.  Notes what it found.
+    """
+    try:
+        found = origin.task if isinstance(origin, FinetunedModel) else read_finished(origin)
+    except (ConfigError, WeightsError):
+        # A head without a name cannot be trained further; the encoder's files are checked later.
+        return None
+    if (found.name if isinstance(found, Task) else found.task) != task.name:
+        return None
+    names, needed = found.label_names or (), task.label_names or ()
+    if len(names) != len(needed) or set(names) != set(needed):
+        shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+        note(f"{origin}: its head has other labels ({shown}), so a new one is initialised")
+        return None
+    note(
+        f"{origin}: its head is trained further because the task is the same; {param('new_head')} "
+        "initialises a new one"
+    )
+    return tuple(names)
+
+
+def keep_layers(network: nn.Module, count: int, note: Callable[[str], None]) -> BertConfig:
+    """Keep this many of the encoder's layers, evenly spread, the lowest first; in place.
+
+    Returns the configuration that the network then has.  Raises UsageError for a number that is not
+    1 to all of its layers.
+    """
+    encoder = encoder_of(network)
+    of = len(encoder.layers)
+    if not 1 <= count <= of:
+        raise UsageError(
+            f"{param('num_layers')} is {count}, but the model has {of} layers: give 1 to {of}"
+        )
+    kept = [number * of // count for number in range(count)]
+    encoder.encoder.layers = nn.ModuleList([encoder.layers[number] for number in kept])
+    config = replace(encoder.config, num_hidden_layers=count)
+    encoder.config = config
+    network.config = config  # type: ignore[assignment]
+    note(f"begins with {count} of {of} layers: {', '.join(map(str, kept))}")
+    return config

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tidybert.catalog import PRETRAINED
 from tidybert.checkpoints.model_card import table, write_card
 from tidybert.errors import in_shell
-from tidybert.files.wording import count_of
+from tidybert.files.rows import count_of
 from tidybert.finetuning.finetuning_job import SET_FOR_TEACHER
 from tidybert.metrics.bootstrap import Interval, bootstrap, proportion_interval
 from tidybert.storage.model_files import RECORD

@@ -17,11 +17,17 @@ from typing import Any, Final
 from tidybert.catalog import find_model, is_size
 from tidybert.configuration import BertConfig
 from tidybert.errors import DivergedError, TrainingError, in_shell, param
-from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuned_model import (
+    FinetunedModel,
+    Trial,
+    Trials,
+    finished,
+    read_trials,
+    write_trials,
+)
 from tidybert.finetuning.finetuning_job import SET_FOR_TEACHER, FinetuningJob
-from tidybert.finetuning.first_weights import model_sources
+from tidybert.finetuning.head_start import model_sources
 from tidybert.finetuning.training_examples import TrainingExamples
-from tidybert.finetuning.trials_file import Trial, Trials, finished, read_trials, write_trials
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.model_files import METADATA_FILE, TRIALS_FILE, TRIALS_FOLDER, WEIGHTS_FILE
 from tidybert.storage.own_files import move_files, remove_tree

@@ -1,13 +1,10 @@
 """Load once, batch, decode."""
 
-from tidybert.inference.cross_encoder import CrossEncoder
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.fill_mask import MaskFiller
-from tidybert.inference.generation import TextGenerator
+from tidybert.inference.language_model import TextGenerator, TextScorer
 from tidybert.inference.loading import load
-from tidybert.inference.next_sentence import NextSentencePredictor
-from tidybert.inference.predictor import Predictor
-from tidybert.inference.scoring import TextScorer
+from tidybert.inference.predictor import CrossEncoder, Predictor
+from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 
 __all__ = [
     "CrossEncoder",

@@ -23,22 +23,26 @@ from tidybert.checkpoints.sentence_form import POOLINGS, Pooling
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
-from tidybert.files.in_memory import as_list
-from tidybert.inference.answer_precision import AnswerPrecision, prepare_precision
-from tidybert.inference.forward import encoding_features, run_batches
+from tidybert.files.rows import as_list
+from tidybert.inference.forward import (
+    AnswerPrecision,
+    encoding_features,
+    prepare_precision,
+    run_batches,
+)
 from tidybert.inference.loading import (
+    ShowsFacts,
     check_texts,
     fitting_length,
     load,
     model_fingerprint,
     to_device,
 )
-from tidybert.inference.notebooks import ShowsFacts
 from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.rows import Rows, pooled
-from tidybert.system.progress_bar import counting_bar
-from tidybert.tokenization.encoding import Encoding, Span
-from tidybert.training.argument_checks import check_type
+from tidybert.system.terminal import counting_bar
+from tidybert.tokenization.tokenizer import Encoding, Span
+from tidybert.training.training_arguments import check_type
 
 Combination = Literal["concat", "sum", "mean"]
 COMBINATIONS: Final = get_args(Combination)

@@ -1,24 +1,240 @@
 """Run features through a model in batches of similar length, results in the order given."""
 
+import io
+import logging
 import math
+import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain, islice
-from typing import Final, TypeVar
+from pathlib import Path
+from threading import Condition, Thread
+from typing import Final, Literal, Self, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from tidybert.catalog import find_model
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
-from tidybert.errors import DeviceMemoryError, WeightsError, param
-from tidybert.inference.answer_precision import answering_in
-from tidybert.inference.arrivals import Arrivals
+from tidybert.errors import ConfigError, DeviceMemoryError, UsageError, WeightsError, param
+from tidybert.modeling.architectures import encoder_of
+from tidybert.modeling.kernels.answer_layers import plan_answers, use_int8
 from tidybert.modeling.kernels.threads import map_on_threads, num_threads
 from tidybert.modeling.kernels.transfer import Fetched
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
 from tidybert.tasks.task import AnyTask
-from tidybert.tokenization.encoding import Encoding
+from tidybert.tokenization.tokenizer import Encoding
+from tidybert.training.precision import is_mixed
+
+# Items of a stream that may pause: a thread waits for them while earlier ones are worked on.
+
+T = TypeVar("T")
+
+# The largest chunk of examples that is answered at once.
+_MOST_AHEAD: Final = 1024
+
+
+class Arrivals(Iterator[T]):
+    """The items of an iterable, in order, which a thread reads ahead inside a ``with`` block.
+
+    Raises an error of the iterable after the items that came before it.
+
+    Args:
+        items: used only in the thread.
+        most_ahead: how many items may wait to be taken.
+    """
+
+    def __init__(self, items: Iterable[T], most_ahead: int = _MOST_AHEAD) -> None:
+        self._items = items
+        self._most_ahead = most_ahead
+        self._waiting: deque[T] = deque()
+        self._changed = Condition()
+        self._error: BaseException | None = None
+        self._is_left = False
+        self.has_ended = False
+        """Whether the thread has stopped reading."""
+
+    def __enter__(self) -> Self:
+        # Nothing can stop a thread that waits for input, and the program must not wait for it.
+        Thread(target=self._read, name="arrivals", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._is_left = True
+            self._changed.notify_all()
+
+    def __next__(self) -> T:
+        for item in self.take(1):
+            return item
+        raise StopIteration
+
+    def take(self, most: int) -> list[T]:
+        """At most ``most`` of the waiting items; waits for the first one, returns [] at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self.has_ended)
+            taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+            self._changed.notify_all()
+        if not taken and self._error is not None:
+            raise self._error
+        return taken
+
+    def _read(self) -> None:
+        try:
+            for item in self._items:
+                with self._changed:
+                    self._changed.wait_for(self._has_room)
+                    if self._is_left:
+                        return
+                    self._waiting.append(item)
+                    self._changed.notify_all()
+        except BaseException as error:
+            self._error = error
+        finally:
+            with self._changed:
+                self.has_ended = True
+                self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        return self._is_left or len(self._waiting) < self._most_ahead
+
+
+@contextmanager
+def as_it_comes(examples: Iterator[T], file: str) -> Iterator[Iterator[T]]:
+    """The examples of a file, or Arrivals for standard input ("-"), which may pause."""
+    if file != "-":
+        yield examples
+        return
+    arrivals = Arrivals(examples)
+    try:
+        with arrivals:
+            yield arrivals
+    finally:
+        # Python closes standard input when it exits, and aborts if a thread still waits for it.
+        if not arrivals.has_ended and isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.detach()
+
+
+# The precision that a model answers in: chosen once, and entered around each batch.
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+AnswerPrecision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
+ANSWER_PRECISIONS: Final = get_args(AnswerPrecision)
+
+
+def prepare_precision(
+    precision: str, network: nn.Module, model: str | Path, device: torch.device
+) -> str:
+    """What ``choose_precision`` gives, with the network of MODEL made ready for it.
+
+    On a CPU its encoder plans its passes over few rows.  For int8 it replaces the encoder's layers,
+    in place.  Where a processor has no 8-bit products,
+    or the weights do not fit into them, the answers are float32, which a warning in the log says:
+    they are exact, and only slower.  Raises UsageError also for int8 of a language model.
+    """
+    chosen = choose_precision(precision, model, device)
+    if device.type == "cpu":
+        plan_answers(network)
+    if chosen != "int8":
+        return chosen
+    if encoder_of(network).is_causal:
+        raise UsageError(
+            f"{param('precision', 'int8')} is for a BERT, and {model} is a language model: use "
+            "float32"
+        )
+    obstacle = use_int8(network)
+    if obstacle is None:
+        return chosen
+    _LOGGER.warning(f"precision: float32 in place of int8, because {obstacle}")
+    return "float32"
+
+
+def choose_precision(precision: str, model: str | Path, device: torch.device) -> str:
+    """float32, bfloat16, float16 or int8, for a MODEL on a device.
+
+    auto is bfloat16 on CUDA if the MODEL was trained in it, as its arguments.json says, and float32
+    elsewhere.  Raises UsageError for another name, and for a precision that the device lacks.
+    """
+    if precision not in ANSWER_PRECISIONS:
+        raise UsageError(
+            f"{param('precision', precision)}: expected one of {', '.join(ANSWER_PRECISIONS)}"
+        )
+    if precision == "float16" and device.type != "cuda":
+        raise UsageError(
+            f"{param('precision', 'float16')} needs a CUDA device, and the model is on {device}: "
+            "use float32, or auto"
+        )
+    if precision == "int8" and device.type != "cpu":
+        raise UsageError(
+            f"{param('precision', 'int8')} needs a CPU, and the model is on {device}: add "
+            f"{param('device', 'cpu')}, or use auto"
+        )
+    if precision == "bfloat16":
+        is_mixed(precision, device)
+    if precision != "auto":
+        return precision
+    was_mixed = _was_trained_in_bfloat16(find_model(model))
+    found = as_trained("auto" if was_mixed else "float32", device)
+    known = "" if was_mixed else " not known to be"
+    why = f"the device is {device} and training was{known} in bfloat16"
+    _LOGGER.info(f"precision of answers: {found}, because {why}")
+    return found
+
+
+def as_trained(precision: str, device: torch.device) -> str:
+    """The precision that a model answers in right after a training with this ``precision``.
+
+    A CPU answers in float32 whatever training was in: it is as exact as training's own weights.
+    """
+    return "bfloat16" if device.type == "cuda" and is_mixed(precision, device) else "float32"
+
+
+@contextmanager
+def answering_in(precision: str, device: torch.device) -> Iterator[None]:
+    """The context of a forward pass without gradients, in each of its threads.
+
+    On CUDA, products of float32 take TF32: their factors have 10 bits after the point.
+    """
+    # The layers of int8 take and give float32.
+    if precision not in ("float32", "int8"):
+        with (
+            torch.inference_mode(),
+            # On a CPU all threads would share autocast's cache of the weights.
+            torch.autocast(
+                device.type, getattr(torch, precision), cache_enabled=device.type != "cpu"
+            ),
+        ):
+            yield
+        return
+    with torch.inference_mode():
+        if device.type != "cuda":
+            yield
+            return
+        products = torch.backends.cuda.matmul
+        before = products.fp32_precision
+        products.fp32_precision = "tf32"
+        try:
+            yield
+        finally:
+            products.fp32_precision = before
+
+
+def _was_trained_in_bfloat16(directory: Path) -> bool:
+    try:
+        arguments = read_json_object(directory / ARGUMENTS_FILE)
+    except (ConfigError, OSError):
+        return False
+    record = arguments.get(RECORD)
+    device = record.get("device") if isinstance(record, dict) else None
+    precision = arguments.get("precision")
+    return precision == "bfloat16" or (precision == "auto" and str(device).startswith("cuda"))
+
 
 # Tokens at once, by device.  A CPU's threads have a batch each, and larger ones take more memory
 # and no less time; a GPU needs many more to have work for all its parts.
@@ -28,7 +244,6 @@ _FEWEST_TOKENS: Final = 256
 # From here on sorting by length gains nothing more.
 LARGEST_CHUNK = 1024
 
-T = TypeVar("T")
 Indices = npt.NDArray[np.int64]
 
 

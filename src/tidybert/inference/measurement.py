@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidybert.data.training_texts import read_training_texts, text_hashes
+from tidybert.data.splits import read_training_texts, text_hashes
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
+from tidybert.files.rows import count_of
 from tidybert.files.text_files import read_examples
-from tidybert.files.wording import count_of
 from tidybert.inference.loading import check_texts
 from tidybert.inference.predictor import Predictor
 from tidybert.storage.model_files import ARGUMENTS_FILE

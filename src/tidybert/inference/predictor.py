@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Self, overload
+from typing import Any, Generic, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -12,30 +12,151 @@ import torch
 from torch import nn
 
 from tidybert.catalog import find_model
-from tidybert.checkpoints.label_values import restored_values
-from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.metadata import ModelMetadata, restored_values
 from tidybert.configuration import BertConfig
-from tidybert.errors import DataError
+from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import Reading
-from tidybert.inference.answer_list import AnswerList
-from tidybert.inference.answer_precision import AnswerPrecision, prepare_precision
-from tidybert.inference.forward import in_chunks, run_features
+from tidybert.files.rows import as_list, count_of, plain
+from tidybert.inference.forward import AnswerPrecision, in_chunks, prepare_precision, run_features
 from tidybert.inference.loading import (
+    ShowsFacts,
     fitting_length,
     load_finished,
     model_fingerprint,
     to_device,
 )
-from tidybert.inference.notebooks import ShowsFacts
-from tidybert.inference.python_inputs import examples_of
 from tidybert.storage.json_objects import plain_json
-from tidybert.system.progress_bar import counting_bar
+from tidybert.system.terminal import counting_bar
 from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.answers import Answers
+from tidybert.tasks.labelled_examples import is_example, read_all
 from tidybert.tasks.task import SHOWN_LABELS, AnyTask
+from tidybert.tasks.text_task import TextTask
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.python_spelling import as_in_python
+from tidybert.training.interruption import as_in_python
 from tidybert.training.runs.run_origin import trained_on
+
+# AnswerList: the answers to several inputs, as a list and as a frame.
+
+A = TypeVar("A")
+
+
+class AnswerList(list[A]):
+    """One answer an input, in order; see ``tidybert.tasks.answer_types`` for their keys."""
+
+    #: The index of a pandas Series or DataFrame that held the inputs; None for other inputs.
+    index: Any = None
+
+    def to_pandas(self) -> Any:
+        """A flat DataFrame, whose column ``input`` has the place of each row's input, from 0.
+
+        A row an answer, with the scores of classes as score_NAME and the labels given as
+        label_NAME, True or False; n_best and the scores of choices are left out.  Of tags a row an
+        entity, or a row a word where tags mark none.  Answers to a Series or a DataFrame of pandas
+        have its index, so that a column of theirs can join it.
+
+        Raises UsageError where pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise UsageError("to_pandas() needs pandas: pip install pandas") from None
+        rows = [row for at, one in enumerate(self) for row in _rows(at, one)]
+        if self.index is None or len(self.index) != len(self):
+            return pandas.DataFrame(rows)
+        return pandas.DataFrame(rows, index=self.index.take([row["input"] for row in rows]))
+
+
+def _rows(place: int, answer: Any) -> Iterator[dict[str, Any]]:
+    if "tags" in answer:
+        yield from _tag_rows(place, answer)
+        return
+    row: dict[str, Any] = {"input": place}
+    for name, value in answer.items():
+        if isinstance(value, Mapping):
+            row |= {f"score_{label}": score for label, score in value.items()}
+        elif name == "labels":
+            row |= {f"label_{label}": label in value for label in answer["scores"]}
+        elif not isinstance(value, list):
+            row[name] = value
+    yield row
+
+
+def _tag_rows(place: int, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    if "entities" in answer:
+        for each in answer["entities"]:
+            yield {"input": place, **each}
+        return
+    for word, tag, score in zip(answer["words"], answer["tags"], answer["scores"], strict=True):
+        yield {"input": place, "word": word, "tag": tag, "score": score}
+
+
+# What a program gives ``Predictor.predict``, as examples of the task.
+
+_TABLES = ("columns", "column_names", "schema")
+
+
+def examples_of(task: AnyTask, texts: Any, text_pairs: Any, like: Reading | None) -> list[Any]:
+    """Examples without labels.
+
+    Args:
+        texts, text_pairs: see ``Predictor.predict``.
+        like: how the data of training were read: a frame's columns are found by it.
+
+    Raises DataError for what holds no texts, and for lists of unequal lengths.
+    """
+    if isinstance(texts, Mapping) or any(hasattr(texts, name) for name in _TABLES):
+        return _from_rows(task, texts, text_pairs, like)
+    rows = as_list(texts, "texts")
+    takes_rows = task.read.tuple_names is not None
+    if rows and (is_example(rows[0]) or (takes_rows and isinstance(rows[0], Mapping))):
+        return _from_rows(task, rows, text_pairs, like)
+    seconds: list[Any] | None = None
+    of_texts = isinstance(task, TextTask) or task.inputs in ("text", "question", "choices")
+    if text_pairs is None and of_texts and rows and all(map(_is_pair, rows)):
+        rows, seconds = [row[0] for row in rows], [row[1] for row in rows]
+    elif text_pairs is not None:
+        seconds = as_list(text_pairs, "text_pairs")
+    if seconds is not None and len(seconds) != len(rows):
+        raise DataError(f"there are {len(rows)} texts and {len(seconds)} second texts")
+    if not of_texts and task.inputs != "words":
+        # A task of somebody's own may take anything.
+        return task.from_texts(rows, seconds)
+    firsts = _checked(rows, "texts", lists=task.inputs == "words")
+    if seconds is not None:
+        seconds = _checked(seconds, "text_pairs", lists=task.inputs == "choices")
+    return task.from_texts(firsts, seconds)
+
+
+def _from_rows(task: AnyTask, rows: Any, text_pairs: Any, like: Reading | None) -> list[Any]:
+    if text_pairs is not None:
+        raise DataError(
+            "texts has columns of its own, and text_pairs was given too: give two columns, as in "
+            "predict(frame['one'], frame['two'])"
+        )
+    if hasattr(rows, "columns") and len(rows) == 0:
+        return []  # as for an empty list
+    return read_all(task, rows, name="texts", need_label=False, like=like)
+
+
+def _is_pair(row: Any) -> bool:
+    return not isinstance(row, str | bytes) and hasattr(row, "__len__") and len(row) == 2
+
+
+def _checked(values: list[Any], name: str, *, lists: bool) -> list[Any]:
+    """The texts, or with ``lists`` the lists of texts too."""
+    found = [plain(value) for value in values]
+    for place, value in enumerate(found):
+        if isinstance(value, str) or (lists and isinstance(value, list)):
+            continue
+        if isinstance(value, list):
+            what = f"{count_of(len(value), 'value')} where one text is expected"
+        elif value is None:
+            what = "missing (None or NaN); drop it, or fill it in"
+        else:
+            what = f"{values[place]!r:.40}, of type {type(values[place]).__name__}; give a text"
+        raise DataError(f"{name}[{place}] is {what}")
+    return found
 
 
 class Predictor(ShowsFacts, Generic[Answer]):
@@ -268,3 +389,50 @@ class Predictor(ShowsFacts, Generic[Answer]):
         answers = self._answers(examples, advance=advance)
         for answer, one in zip(answers.predictions(), answers.first_features, strict=True):
             yield {**answer, "num_tokens": one.num_tokens, "truncated": one.truncated}
+
+
+# A cross-encoder scores pairs of texts: it reads both together (Nogueira & Cho 2019).
+
+
+class CrossEncoder:
+    """A finished RUN over pairs of texts: the score of ``regress``, or a class's probability.
+
+    Args:
+        predictor: of ``regress``, or of ``classify`` with two classes, of which the second says
+            that the second text answers the first.
+        name: the RUN, as messages call it.
+
+    Raises UsageError for a RUN of another task or of single texts.
+    """
+
+    def __init__(self, predictor: Predictor[Any], name: str | Path) -> None:
+        self.predictor = predictor
+        task, inputs = predictor.task, predictor.metadata.inputs
+        names = task.names
+        is_fit = task.name == "regress" or (task.name == "classify" and len(names) == 2)
+        if not is_fit or inputs not in (None, "pair"):
+            classes = f" with {len(names)} classes" if names else ""
+            of_texts = f" on single inputs ({inputs})" if inputs not in (None, "pair") else ""
+            raise UsageError(
+                f"{name} was trained to {task.name}{classes}{of_texts}: to score pairs of texts "
+                "give a RUN of regress over pairs, or of classify over pairs with two classes"
+            )
+        self._best = names[1] if task.name == "classify" else None
+
+    @classmethod
+    def open(cls, run: str | Path, *, device: str = "auto", allow_pickle: bool = False) -> Self:
+        """The cross-encoder in a directory; raises what ``Predictor`` raises too."""
+        return cls(Predictor(run, device=device, allow_pickle=allow_pickle), run)
+
+    def score(self, answer: Mapping[str, Any]) -> float:
+        """That of a pair, from the predictor's answer to it; higher is better."""
+        return float(answer["value"] if self._best is None else answer["scores"][self._best])
+
+    def answers(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[dict[str, Any]]:
+        """The predictor's answer to each pair of texts."""
+        examples = self.predictor.task.from_texts(firsts, seconds)
+        return list(self.predictor.predict_stream(examples))
+
+    def scores(self, firsts: Sequence[str], seconds: Sequence[str]) -> npt.NDArray[np.float64]:
+        """(n,) the score of each pair of texts."""
+        return np.array([self.score(each) for each in self.answers(firsts, seconds)])

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.metrics.classification_scores import Floats, check_one_length
+from tidybert.metrics.text_scores import Floats, check_one_length
 
 Ints = npt.NDArray[np.int64]
 

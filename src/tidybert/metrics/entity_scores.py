@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.metrics.classification_scores import by_label, precision_recall_f1, ratio
+from tidybert.metrics.text_scores import by_label, precision_recall_f1, ratio
 
 NO_TYPE: Final = "_"
 """The type of a tag that is a bare B or I, as seqeval names it."""

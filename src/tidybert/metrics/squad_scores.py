@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.metrics.classification_scores import Floats
+from tidybert.metrics.text_scores import Floats
 
 Bools = npt.NDArray[np.bool_]
 

@@ -11,14 +11,133 @@ these members of BertModel:
 - a weight of several matrices, one above the other, says so: ``Linear(..., fused_blocks=3)``.
 """
 
+import math
+from dataclasses import dataclass, field
 from typing import Final
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
 
-from tidybert.configuration import BertConfig
-from tidybert.modeling.bert import BertModel
-from tidybert.modeling.causal_model import CausalModel
-from tidybert.modeling.mean_bert import MeanBertModel
+from tidybert.configuration import BertConfig, CausalConfig
+from tidybert.modeling.bert import BertModel, initialize
+from tidybert.modeling.embeddings import BertEmbeddings
+from tidybert.modeling.encoder import BertLayer, LowerStates
+from tidybert.modeling.kernels.fast_attention import attention, first_row_attention
+from tidybert.modeling.rows import Rows, pooled
+
+# An encoder whose pooled output is the mean of its tokens' states; it has no pooler.
+#
+# transformers knows no such BERT, so a MODEL of it has a model_type of its own, which transformers
+# refuses.  T tokens, B sequences, H width.
+
+
+class MeanBertModel(BertModel):
+    """BertModel without a pooler; a head reads the mean of all tokens instead of [CLS]."""
+
+    def __init__(self, config: BertConfig, add_pooler: bool = True) -> None:
+        super().__init__(config, add_pooler=False)
+
+    def pooled(self, rows: Rows, lower_states: LowerStates | None = None) -> Tensor:
+        """(B, H): the mean of the last states of each sequence, special tokens included."""
+        output = self.forward(rows, lower_states=lower_states)
+        return pooled(output.last_hidden_state, rows, "mean")
+
+
+# The transformer that reads from left to right: BERT's layers, each token blind to later ones.
+#
+# Paper: Vaswani et al.  2017, "Attention is all you need", sections 3.4 and 3.5.  Its layers are
+# those of modeling/encoder.py, with ``causal=True``.  T tokens, t new tokens, P positions, H width,
+# L layers.
+
+
+def sinusoids(num_positions: int, width: int) -> Tensor:
+    """(P, H) float32: PE(pos, 2i) = sin(pos / 10000^(2i / H)), PE(pos, 2i + 1) its cosine."""
+    positions = torch.arange(num_positions, dtype=torch.float64)[:, None]
+    exponents = torch.arange(0, width, 2, dtype=torch.float64) / width
+    angles = positions / 10_000.0**exponents  # (P, ceil(H / 2))
+    waves = torch.stack((angles.sin(), angles.cos()), 2).flatten(1)
+    return waves[:, :width].float()
+
+
+class CausalEmbeddings(BertEmbeddings):
+    """Rows of ids to rows of width H: words times sqrt(H), plus positions; LayerNorm, dropout.
+
+    Learned positions begin as the sinusoids.  A text has no segments.
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        assert isinstance(config, CausalConfig)
+        del self.token_type_embeddings
+        initialize(self, config.initializer_range)
+        self.scale = math.sqrt(config.hidden_size)
+        positions = self.position_embeddings.weight
+        with torch.no_grad():
+            positions.copy_(sinusoids(*positions.shape))
+        positions.requires_grad_(config.positions == "learned")
+
+    def summands(self, rows: Rows) -> tuple[Tensor, ...]:
+        """(T, H) each: of the tokens, scaled, and the positions."""
+        words = self.scale * self.word_embeddings(rows.input_ids)
+        return words, self.position_embeddings(rows.position_ids)
+
+
+@dataclass
+class KeyValueCache:
+    """The keys and values of one sequence's tokens so far: (T, 2H) for each layer."""
+
+    num_tokens: int = 0
+    of_layers: list[Tensor] = field(default_factory=list)
+
+
+class CausalModel(BertModel):
+    """BertModel without segments and pooler, whose tokens see only those before them."""
+
+    is_causal = True
+
+    def __init__(self, config: BertConfig, add_pooler: bool = False) -> None:
+        super().__init__(config, add_pooler=False)
+        self.embeddings = CausalEmbeddings(config)
+
+    def extend(self, input_ids: Tensor, cache: KeyValueCache) -> Tensor:
+        """(t, H): the last states of the sequence's next tokens (t,); the cache then has them too.
+
+        The first call takes any number of tokens, each later one a single token.  Dropout is off.
+        """
+        begin, count = cache.num_tokens, len(input_ids)
+        assert count == 1 or not begin
+        end = begin + count
+        new = _rows(input_ids, begin)
+        new.check(self.config)
+        hidden: Tensor = self.embeddings(new)
+        # What a single query attends to: one sequence of all tokens so far.
+        seen = Rows.from_flat(np.zeros(end, np.int64), None, (end,)).to(hidden.device)
+        for number, layer in enumerate(self.layers):
+            assert isinstance(layer, BertLayer)
+            part = layer.attention
+            projected = part.query_key_value(hidden)  # (t, 3H)
+            width = hidden.shape[1]
+            if begin:
+                known = torch.cat((cache.of_layers[number], projected[:, width:]))
+                cache.of_layers[number] = known
+                query = projected[:, :width]
+                context = first_row_attention(query, known, seen, part.num_heads, 0.0)
+            else:
+                cache.of_layers.append(projected[:, width:])
+                context = attention(projected, new, part.num_heads, 0.0, causal=True)
+            hidden = layer.after_attention(context, hidden)
+        cache.num_tokens = end
+        return hidden
+
+
+def _rows(input_ids: Tensor, begin: int) -> Rows:
+    """One sequence's rows (t,), which begin at position ``begin``."""
+    count = len(input_ids)
+    positions = torch.arange(begin, begin + count, device=input_ids.device)
+    starts = torch.tensor([0, count], dtype=torch.int32).to(input_ids.device)
+    return Rows(input_ids, torch.zeros_like(input_ids), positions, starts, (count,))
+
 
 ENCODERS: Final[dict[str, type[BertModel]]] = {
     "bert": BertModel,

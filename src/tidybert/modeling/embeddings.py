@@ -9,8 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
-from tidybert.modeling.kernels.dropout import dropout
-from tidybert.modeling.kernels.layer_norm import LayerNorm
+from tidybert.modeling.kernels.dropout import LayerNorm, dropout
 from tidybert.modeling.kernels.linear import small_table_embedding
 from tidybert.modeling.rows import Rows
 

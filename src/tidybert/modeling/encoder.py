@@ -15,8 +15,7 @@ from torch.nn import functional
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.attention import BertAttention
-from tidybert.modeling.kernels.dropout import dropout_add
-from tidybert.modeling.kernels.layer_norm import LayerNorm
+from tidybert.modeling.kernels.dropout import LayerNorm, dropout_add
 from tidybert.modeling.kernels.linear import Linear
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.modeling.rows import Rows

@@ -15,8 +15,7 @@ from tidybert.configuration import BertConfig
 from tidybert.modeling.architectures import build_encoder
 from tidybert.modeling.bert import initialize, initialize_part
 from tidybert.modeling.encoder import ACTIVATIONS, LowerStates
-from tidybert.modeling.kernels.dropout import dropout
-from tidybert.modeling.kernels.layer_norm import LayerNorm
+from tidybert.modeling.kernels.dropout import LayerNorm, dropout
 from tidybert.modeling.kernels.linear import Linear, linear
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss, masked_lm_loss
 from tidybert.modeling.rows import Rows, pad

@@ -1,22 +1,58 @@
 """A MODEL or RUN as the page uses it: its parts are opened when a view first needs them."""
 
 from collections.abc import Callable, Hashable
-from functools import cached_property
+from functools import cache, cached_property
+from importlib import resources
 from typing import Any, Final
 
 from torch import nn
 
 from tidybert.errors import DataError, WeightsError
 from tidybert.explain.attention_maps import Attention
-from tidybert.explain.cloze_layers import Cloze
 from tidybert.explain.explainer import Explainer
-from tidybert.inference.generation import TextGenerator
+from tidybert.explain.layer_states import Cloze
+from tidybert.inference.language_model import TextGenerator
 from tidybert.inference.loading import load_with_head, share_parameters
-from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
+from tidybert.inference.pretraining_heads import NextSentencePredictor
 from tidybert.modeling.heads import BertForPreTraining
 from tidybert.tokenization import BertTokenizer
-from tidybert.tokenization.encoding import Encoding
+from tidybert.tokenization.tokenizer import Encoding
+
+# The files that the browser loads, and the policy under which it runs them.
+
+POLICY: Final = (
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+"""Nothing from elsewhere, and no script or style in markup; data: is for pictures to be saved."""
+HEADERS: Final = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-cache",
+}
+INDEX: Final = "index.html"
+_TYPES: Final = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+@cache
+def page_files() -> dict[str, tuple[bytes, str]]:
+    """The content and the type of each file, by its path below /page/."""
+    root = resources.files("tidybert") / "resources" / "page"
+    found = {}
+    for folder, prefix in ((root, ""), (root / "tabs", "tabs/")):
+        for each in folder.iterdir():
+            kind = _TYPES.get(each.name.rpartition(".")[2])
+            if kind is not None:
+                found[prefix + each.name] = each.read_bytes(), kind
+    return found
+
 
 MOST_CHARACTERS: Final = 4000
 """Most characters of a text on the page."""

@@ -19,9 +19,9 @@ from tidybert.pretraining.pretraining_arguments import (
 )
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import TEXT_TOKENS
-from tidybert.training.changes import MEASURE, ORDER, changes_of
 from tidybert.training.distributed import Processes
-from tidybert.training.runs.run_identity import RunIdentity, weights_sha256
+from tidybert.training.runs.run_checkpoints import RunIdentity, weights_sha256
+from tidybert.training.training_arguments import MEASURE, ORDER, changes_of
 
 
 @dataclass(frozen=True)

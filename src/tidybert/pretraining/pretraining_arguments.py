@@ -8,9 +8,18 @@ from typing import Any, ClassVar, Final, Self, get_args
 
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.batches.instance_options import PAPER_SHARE
-from tidybert.training.argument_checks import bad_value, check_arguments, one_of
-from tidybert.training.changes import MEASURE, MODEL, NOTHING, ORDER, STEPS, argument
-from tidybert.training.training_arguments import Precision
+from tidybert.training.training_arguments import (
+    MEASURE,
+    MODEL,
+    NOTHING,
+    ORDER,
+    STEPS,
+    Precision,
+    argument,
+    bad_value,
+    check_arguments,
+    one_of,
+)
 
 # bert follows appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at
 # 512.  fast is for a fixed, small budget; benchmarks/NOTES.md has measurements of its choices.
@@ -292,3 +301,30 @@ def check_lengths(arguments: PretrainingArguments, max_seq_length: int, position
             wanted = f"twice {wanted}, with {param('compile')}"
         least = least_micro_batch(arguments, longest)
         raise bad_value("micro_batch", micro, f"at least {least}, {wanted}")
+
+
+# The arguments of a language model's training: those of pre-training with other defaults.
+
+
+@dataclass(frozen=True)
+class LanguageModelArguments(PretrainingArguments):
+    """The arguments of pre-training, with the recipe for a small budget."""
+
+    COMMAND: ClassVar = "train-lm"
+    PANEL: ClassVar = "Training"
+
+    recipe: str = argument(STEPS, "fast")
+    """Settings to start from: fast for a small budget, or bert for the paper's. It sets every flag
+    without a default."""
+    initial_weights: str | None = argument(NOTHING, "random")
+    """Language models begin with random weights: what BERT takes from the corpus lies on both
+    sides of a word."""
+
+    def __post_init__(self) -> None:
+        """Raises UsageError as PretrainingArguments, and for initial weights from the corpus."""
+        super().__post_init__()
+        if self.initial_weights != "random":
+            raise UsageError(
+                f"{param('initial_weights', self.initial_weights)}: a language model begins with "
+                "random weights; leave it out"
+            )

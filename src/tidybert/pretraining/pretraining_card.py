@@ -7,7 +7,7 @@ from typing import Any
 
 from tidybert.checkpoints.model_card import table, write_card
 from tidybert.configuration import LANGUAGE_MODELS, BertConfig
-from tidybert.pretraining.model_shape import is_new
+from tidybert.pretraining.pretraining_job import is_new
 from tidybert.storage.model_files import RECORD
 from tidybert.training.reports import TrainingResult
 

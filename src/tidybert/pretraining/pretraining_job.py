@@ -4,19 +4,131 @@ The shell and Python fill it in.  Each parameter, with its type, default, help a
 declared here or in a dataclass that the job holds.
 """
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from tidybert.catalog import is_size
+from tidybert.configuration import BertConfig
+from tidybert.corpus.corpora import copied_corpus, joined
+from tidybert.corpus.token_shards import MANIFEST_FILE, TokenCorpus
+from tidybert.errors import UsageError, param
 from tidybert.pretraining.batches.instance_options import (
     InstanceOptions,
     MaskingOptions,
     NextTokenOptions,
 )
-from tidybert.pretraining.model_shape import ModelShape
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.storage.model_files import WEIGHTS_FILE
+from tidybert.storage.remote_files import is_remote
 from tidybert.training.runs.run_options import RunOptions
+from tidybert.training.training_arguments import check_arguments
+
+# The configuration of a new encoder: a size or a config.json, with sizes of your own.
+
+_KEYS: Final = {
+    # flag: key of config.json
+    "layers": "num_hidden_layers",
+    "hidden": "hidden_size",
+    "heads": "num_attention_heads",
+    "intermediate": "intermediate_size",
+    "max_positions": "max_position_embeddings",
+}
+_HEAD_WIDTH: Final = 64
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """Sizes that replace those of a size or a config.json; None keeps them."""
+
+    PANEL: ClassVar = "Task"
+
+    layers: int | None = None
+    """``--layers N``: Encoder layers of a new model. If not set: those of SIZE."""
+    hidden: int | None = None
+    """``--hidden N``: Width of a new model. If not set: that of SIZE."""
+    heads: int | None = None
+    """``--heads N``: Attention heads of a new model. If not set: one for each 64 of --hidden."""
+    intermediate: int | None = None
+    """``--intermediate N``: Width of a new model's feed-forward layers. If not set: 4 times
+    --hidden."""
+    max_positions: int | None = None
+    """``--max-positions N``: Longest sequence that a new model takes. If not set: 512."""
+
+    def __post_init__(self) -> None:
+        check_arguments(self, above_0=tuple(_KEYS))
+
+    @property
+    def given(self) -> dict[str, int]:
+        """The sizes that are given, by flag."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def values(self) -> dict[str, int]:
+        """The sizes by the keys of config.json; heads and feed-forward follow the width."""
+        found = self.given
+        if self.hidden is not None:
+            if self.heads is None:
+                if self.hidden % _HEAD_WIDTH:
+                    raise UsageError(
+                        f"{param('hidden', self.hidden)} is not a multiple of {_HEAD_WIDTH}: give "
+                        f"{param('heads')}, a number that divides it"
+                    )
+                found["heads"] = self.hidden // _HEAD_WIDTH
+            found.setdefault("intermediate", 4 * self.hidden)
+        return {_KEYS[name]: value for name, value in found.items()}
+
+
+def is_new(model: str | Path) -> bool:
+    """Whether MODEL begins with new weights: a size, or a config.json."""
+    return is_size(model) or _is_config(model)
+
+
+def new_config(model: str | Path, shape: ModelShape, vocab_size: int) -> BertConfig:
+    """The configuration of a new model with the corpus's vocabulary.
+
+    Raises UsageError for a config.json of another number of tokens or with weights beside it, and
+    ConfigError for sizes that do not fit each other.
+    """
+    if is_size(model):
+        config = BertConfig.from_name(str(model), vocab_size=vocab_size)
+        return _reshaped(config, shape)
+    path = Path(model)
+    if (path.parent / WEIGHTS_FILE).exists():
+        raise UsageError(
+            f"{model} has weights beside it: name {path.parent} to train these further, or copy "
+            f"{path.name} to another folder to begin with new ones"
+        )
+    config = BertConfig.from_file(path)
+    if type(config) is not BertConfig:
+        raise UsageError(f"{model}: model_type is {config.model_type}; pretrain trains a bert")
+    if config.vocab_size != vocab_size:
+        raise UsageError(
+            f"{model}: vocab_size is {config.vocab_size:,}, and the corpus has {vocab_size:,} "
+            "tokens; write that number into the file, or build the corpus with that vocabulary"
+        )
+    return _reshaped(config, shape)
+
+
+def _reshaped(config: BertConfig, shape: ModelShape) -> BertConfig:
+    changes: dict[str, Any] = dict(shape.values())
+    return replace(config, **changes)
+
+
+def refuse_shape(model: str | Path, shape: ModelShape) -> None:
+    """Raise UsageError for sizes beside a MODEL that has weights."""
+    for name, value in shape.given.items():
+        raise UsageError(
+            f"{param(name, value)} is for new weights, and {model} has weights; name a size such "
+            "as mini, or a config.json"
+        )
+
+
+def _is_config(model: str | Path) -> bool:
+    path = Path(model)
+    return path.suffix == ".json" and path.is_file()
+
 
 CACHE_GB: Final = 200.0
 Data = str | Path | Sequence[str | Path]
@@ -97,3 +209,85 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
         if isinstance(self.instances, NextTokenOptions):
             return {**found, "vocab": self.vocab, "held_out": self.held_out}
         return {**found, "probe": self.probe, **asdict(self.shape)}
+
+
+# Which corpora a run reads, in which shares: ``--data wiki:3 --data books:1``.
+
+
+def weighted_corpora(
+    data: Data, note: Callable[[str], None], cache_gb: float = CACHE_GB
+) -> tuple[TokenCorpus, tuple[float, ...]]:
+    """The corpora as one, and the share of the tokens that each has.
+
+    A corpus is a directory, and may have a weight: ``books:0.5``; without one its weight is 1.
+    A URL that fsspec reads is copied to this machine first, see ``copied_corpus``.  ``note`` is
+    called with what may surprise.
+
+    Raises UsageError for a weight that is not a number above 0, a corpus named twice, and corpora
+    of different vocabularies; DataError where a directory holds no corpus.
+    """
+    given = [data] if isinstance(data, str | Path) else list(data)
+    if not given:
+        raise UsageError(f"{param('data')}: name a directory that build-corpus wrote")
+    named = [weighted_path(each) for each in given]
+    corpora = [
+        TokenCorpus(copied_corpus(path, cache_gb, note) if is_remote(path) else path)
+        for path, _ in named
+    ]
+    total = sum(weight for _, weight in named)
+    shares = tuple(weight / total for _, weight in named)
+    contents = [each.contents_sha256() for each in corpora]
+    for place, each in enumerate(contents):
+        if each in contents[:place]:
+            first, second = named[contents.index(each)][0], named[place][0]
+            raise UsageError(
+                f"{param('data', second)} has the same contents as {first}; give the corpus once, "
+                "with a larger weight"
+            )
+    if len({each.manifest.settings.get("held_out") for each in corpora}) > 1:
+        note(
+            "the corpora hold out different fractions: a document that several of them have may be "
+            "both learned from and measured on"
+        )
+    return joined(corpora), shares
+
+
+def weighted_path(given: str | Path) -> tuple[str, float]:
+    """A corpus's directory and its weight; a directory with a colon in its name stays whole.
+
+    Raises UsageError for a weight that is not a number above 0, and where both readings exist.
+    """
+    text = str(given)
+    path, colon, weight = text.rpartition(":")
+    if not colon or isinstance(given, Path) or "/" in weight or "\\" in weight:
+        return text, 1.0
+    if Path(text).exists():
+        if _is_corpus(path):
+            raise UsageError(
+                f"{param('data', text)}: there are {path} and {text}; write {text}:1 for the "
+                f"second, or {path}/:{weight} for the first"
+            )
+        return text, 1.0
+    try:
+        found = float(weight)
+    except ValueError:
+        if not _is_corpus(path):
+            return text, 1.0
+        found = math.nan
+    if not (math.isfinite(found) and found > 0):
+        raise UsageError(
+            f"{param('data', text)}: the weight {weight!r} is not a number above 0; write, for "
+            f"example, {path}:3"
+        )
+    return path, found
+
+
+def corpus_names(corpus: TokenCorpus) -> list[str]:
+    """A short name for each of the joined corpora: its directory's, or the path where two agree."""
+    paths = [each.directory for each in corpus.corpora]
+    names = [path.resolve().name for path in paths]
+    return names if len(set(names)) == len(names) else [str(path) for path in paths]
+
+
+def _is_corpus(path: str) -> bool:
+    return bool(path) and (Path(path) / MANIFEST_FILE).exists()

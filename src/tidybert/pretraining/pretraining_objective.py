@@ -4,6 +4,7 @@ A step's micro-batches add up to the mean over all that the step predicts, on al
 together.  objectives.py has the losses of masked words with next sentences, and of next tokens.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -12,12 +13,17 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from tidybert.errors import param
-from tidybert.modeling.kernels.masked_lm_loss import SummedLoss
-from tidybert.pretraining.batches.masked_rows import MaskedRows
-from tidybert.pretraining.batches.stream import StepBatches
-from tidybert.pretraining.objectives import loss_parts
+from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.errors import TrainingError, UsageError, is_out_of_memory, param
+from tidybert.modeling.heads import BertForMaskedLM, BertForPreTraining, CausalLM
+from tidybert.modeling.kernels.masked_lm_loss import IGNORED, SummedLoss
+from tidybert.pretraining.batches.instances import PretrainingInstances
+from tidybert.pretraining.batches.masked_rows import MaskedRows, longest_batch
+from tidybert.pretraining.batches.pretraining_batch import Position
+from tidybert.pretraining.batches.stream import InstanceStream, StepBatches
+from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
     first_long_step,
@@ -25,13 +31,254 @@ from tidybert.pretraining.pretraining_arguments import (
     least_micro_batch,
     rate_at,
 )
+from tidybert.pretraining.pretraining_job import corpus_names
 from tidybert.training.distributed import Processes
 from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.optimization import build_optimizer
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.reports import Measured
-from tidybert.training.runs.run_checkpoints import TrainingState
-from tidybert.training.runs.run_identity import RunIdentity
+from tidybert.training.runs.run_checkpoints import RunIdentity, TrainingState
+
+# The objectives of pre-training: masked words and next sentence (paper 3.1; run_pretraining.py).
+#
+# The loss of a micro-batch comes in parts, the masked words' and the pairs', each a sum with its
+# count.  So the parts of a step add up however the step was cut.  A language model's only part is
+# that of all next tokens.
+
+_HELD_OUT_SEED: Final = 0
+
+PretrainingModel = BertForPreTraining | BertForMaskedLM | CausalLM
+
+
+_MODELS: Final[dict[str, type[PretrainingModel]]] = {"mlm": BertForMaskedLM, "lm": CausalLM}
+
+
+def build_pretraining_model(objective: str) -> type[PretrainingModel]:
+    """The class that has the heads of an objective."""
+    return _MODELS.get(objective, BertForPreTraining)
+
+
+def loss_parts(model: nn.Module, batch: MaskedRows) -> dict[str, SummedLoss]:
+    """The masked words' loss as mlm, or the next tokens' as lm; with pairs, theirs as nsp."""
+    found = model(
+        batch.rows,
+        masked_lm_positions=batch.masked_lm_positions,
+        masked_lm_labels=batch.masked_lm_labels,
+    )
+    labels = batch.next_sentence_label
+    if labels is None:
+        return {batch.words: found}
+    logits = found.seq_relationship_logits
+    total = functional.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="sum")
+    with torch.no_grad():
+        correct = (logits.argmax(1) == labels).sum()
+    return {"mlm": found.masked_lm_loss, "nsp": SummedLoss(total, correct)}
+
+
+class HeldOut:
+    """Measures on held-out documents, on the same instances and masks each time.
+
+    The documents are cut at the length of each phase.  The plain metrics, which choose the best
+    weights, are those at the longest; ``mlm_loss/sequences of 128`` is one at another length.
+    Several corpora are measured apart, each on ``eval_tokens``; the metrics of all are means by the
+    corpora's shares.  A language model may have a text whole, without any document held out:
+    ``part`` is then train.
+    """
+
+    def __init__(
+        self, plan: PretrainingPlan, phases: Sequence[InstanceStream], device: torch.device
+    ) -> None:
+        self.part = "held-out"
+        # By length, of each corpus.
+        self._taken: dict[int, list[StepBatches]] = {}
+        corpora = [self._measured_part(plan, each) for each in plan.corpus.corpora]
+        for training in phases:
+            length = training.instances.options.max_seq_length
+            options = replace(plan.instances, max_seq_length=length)
+            self._taken[length] = []
+            for corpus in corpora:
+                instances = PretrainingInstances(corpus, options, plan.masking, _HELD_OUT_SEED)
+                tokens = max(plan.arguments.eval_tokens, length if len(phases) > 1 else 0)
+                if plan.is_causal:
+                    # Nothing is drawn, so a text has the same loss each time that it is read.
+                    tokens = min(tokens, corpus.num_tokens + corpus.num_documents)
+                stream = InstanceStream(instances, tokens, training.micro_batch_tokens)
+                # The graphs that training compiled serve here too.
+                stream.shape = training.shape
+                self._taken[length].append(stream.take(Position()))
+        self._shares = plan.shares
+        self._names = corpus_names(plan.corpus)
+        self.device = device
+        self.is_mixed = is_mixed(plan.arguments.precision, device)
+
+    def _measured_part(self, plan: PretrainingPlan, corpus: TokenCorpus) -> TokenCorpus:
+        held_out = TokenCorpus(corpus.directory, "held-out")
+        if not plan.is_causal or held_out.num_documents:
+            return held_out
+        plan.note("no document is held out: measured on the text that it learns from")
+        self.part = "train"
+        return corpus
+
+    def measure(self, model: nn.Module) -> dict[str, Any]:
+        """The loss, each part's loss and accuracy, and the perplexity of the words.
+
+        Of several corpora each one's losses and accuracies too, as ``mlm_loss/NAME``.
+        """
+        longest = max(self._taken)
+        apart = [self._measured(model, taken) for taken in self._taken[longest]]
+        found = self._mean(apart)
+        losses = [each for name, each in found.items() if name.endswith("_loss")]
+        named = zip(self._names, apart, strict=True) if len(apart) > 1 else ()
+        others = [
+            (
+                f"sequences of {length}",
+                self._mean([self._measured(model, each) for each in self._taken[length]]),
+            )
+            for length in sorted(self._taken.keys() - {longest})
+        ]
+        return {
+            "loss": sum(losses),
+            "perplexity": math.exp(min(losses[0], 700.0)),
+            **found,
+            **{f"{name}/{what}": each[name] for what, each in (*named, *others) for name in each},
+        }
+
+    def _mean(self, apart: Sequence[Mapping[str, float]]) -> dict[str, float]:
+        """The means of the corpora's metrics by their shares."""
+        return {
+            name: sum(share * each[name] for share, each in zip(self._shares, apart, strict=True))
+            for name in apart[0]
+        }
+
+    def _measured(self, model: nn.Module, taken: StepBatches) -> dict[str, float]:
+        """Each part's loss and accuracy on one corpus."""
+        sums = dict.fromkeys(taken.counts, 0.0)
+        correct = dict.fromkeys(taken.counts, 0.0)
+        # Not inference mode: what a sharded model gathers in it could not serve a backward.
+        with torch.no_grad(), autocast(self.device, self.is_mixed):
+            for batch in taken.batches:
+                for name, part in loss_parts(model, batch.to(self.device)).items():
+                    sums[name] += part.total.item()
+                    correct[name] += part.correct.item()
+        return {
+            **{f"{name}_loss": each / taken.counts[name] for name, each in sums.items()},
+            **{f"{name}_accuracy": each / taken.counts[name] for name, each in correct.items()},
+        }
+
+
+# The tokens of a micro-batch.
+#
+# ``auto`` finds the largest by trying: forward and backward of a batch, twice as large while it
+# fits, half as large while it does not.  Each process tries alone, before the model is shared, so
+# that none waits for one without memory; then all take the smallest answer.
+
+_MICRO_BATCH_TOKENS: Final = {"cpu": 4096, "cuda": 32_768}
+# Later batches may need more than the tried one: other shapes, fragmented memory.
+_MARGIN: Final = 1.25
+# Values that a parameter has besides itself and its gradient: Adam's moments, and with several
+# processes the buffer in which gradients travel.
+_MOMENTS: Final = 2
+
+
+def micro_batch_tokens(model: PretrainingModel, plan: PretrainingPlan, device: torch.device) -> int:
+    """micro_batch, its default, or as many tokens as fit the memory of every process's device."""
+    arguments, processes = plan.arguments, plan.processes
+    on_cuda = device.type == "cuda"
+    given, default = arguments.micro_batch, _MICRO_BATCH_TOKENS["cuda" if on_cuda else "cpu"]
+    if isinstance(given, int):
+        return given
+    if given is None or not on_cuda:
+        if given is not None:
+            plan.note(
+                f"{param('micro_batch', 'auto')}: {default:,}, because the device is {device.type}"
+            )
+        return default
+    if arguments.sharding == "full" and processes.size > 1:
+        raise UsageError(
+            f"{param('micro_batch', 'auto')} tries the whole model on each device, and "
+            f"{param('sharding', 'full')} is for models that do not fit one: give a number of "
+            "tokens"
+        )
+    longest = plan.longest
+    num_predictions = plan.num_predictions(longest)
+    least = least_micro_batch(arguments, longest)
+    found = largest_micro_batch(
+        model,
+        loss_parts,
+        lambda tokens: longest_batch(tokens, longest, num_predictions, plan.instances.pairs),
+        start=default,
+        least=least,
+        # A step gives a process no more than this, plus a last sequence.
+        most=max(least, arguments.setting("tokens_per_step") // processes.size + longest),
+        mixed=is_mixed(arguments.precision, device),
+        processes=processes,
+    )
+    plan.note(f"{param('micro_batch', 'auto')}: {found:,} at once fit, with a margin")
+    return found
+
+
+def largest_micro_batch(
+    model: nn.Module,
+    loss: Callable[[nn.Module, Any], Mapping[str, SummedLoss]],
+    make_batch: Callable[[int], Any],
+    *,
+    start: int,
+    least: int,
+    most: int,
+    mixed: bool,
+    processes: Processes,
+) -> int:
+    """Tokens from ``least`` to ``most`` that fit the devices of all processes, with a margin.
+
+    ``make_batch`` makes a batch of a number of tokens; ``start`` is tried first.  Raises
+    TrainingError where ``least`` do not fit.
+    """
+    device = next(model.parameters()).device
+    trained = [each for each in model.parameters() if each.requires_grad]
+    kept = _MOMENTS + (processes.size > 1)
+
+    def attempt(tokens: int) -> None:
+        held = [torch.empty(kept * each.numel(), device=device) for each in trained]
+        with autocast(device, mixed):
+            parts = loss(model, make_batch(tokens).to(device))
+        torch.stack([each.total for each in parts.values()]).sum().backward()  # type: ignore[no-untyped-call]
+        held.clear()
+
+    def fits(tokens: int) -> bool:
+        try:
+            attempt(int(_MARGIN * tokens))
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return False
+        finally:
+            model.zero_grad(set_to_none=True)
+        return True
+
+    model.train()
+    found = processes.least(_largest(fits, start, least, most))
+    torch.cuda.empty_cache()
+    if not found:
+        raise TrainingError(
+            f"the device's memory is too small for {least:,} tokens at once, forward and backward; "
+            f"try {param('checkpoint_activations')}, or a smaller model"
+        )
+    return found
+
+
+def _largest(fits: Callable[[int], bool], start: int, least: int, most: int) -> int:
+    """By doubling from ``start`` up to ``most``, or halving down to ``least``; 0 if none fits."""
+    tokens = max(least, min(start, most))
+    if fits(tokens):
+        while tokens < most and fits(min(most, 2 * tokens)):
+            tokens = min(most, 2 * tokens)
+        return tokens
+    while tokens > least:
+        tokens = max(least, tokens // 2)
+        if fits(tokens):
+            return tokens
+    return 0
+
 
 # Of the arguments, for the loop.
 _SETTINGS: Final = (

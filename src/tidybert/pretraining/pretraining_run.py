@@ -4,49 +4,60 @@ pretraining_objective.py says what a step is, and its batches come from stream.p
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from tidybert.catalog import find_model
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory, write_model
 from tidybert.configuration import BertConfig
-from tidybert.corpus.manifest import verify_files
-from tidybert.corpus.token_shards import TokenCorpus
-from tidybert.errors import param
+from tidybert.corpus.building import build_corpus
+from tidybert.corpus.documents import CorpusReport, read_documents
+from tidybert.corpus.token_shards import TokenCorpus, is_corpus, verify_files
+from tidybert.errors import UsageError, param
 from tidybert.inference.loading import choose_device, to_device
-from tidybert.modeling.kernels.layer_norm import keep_half_residual
+from tidybert.modeling.kernels.dropout import keep_half_residual
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
-from tidybert.pretraining.batches.micro_batch import micro_batch_tokens
 from tidybert.pretraining.batches.stream import PhasedStream
-from tidybert.pretraining.language_model_run import text_corpus
-from tidybert.pretraining.model_shape import is_new
-from tidybert.pretraining.objectives import HeldOut, PretrainingModel, build_pretraining_model
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.pretraining_card import write_pretraining_card
-from tidybert.pretraining.pretraining_job import Data, PretrainingJob
-from tidybert.pretraining.pretraining_objective import PretrainingObjective
+from tidybert.pretraining.pretraining_job import Data, PretrainingJob, is_new, weighted_corpora
+from tidybert.pretraining.pretraining_objective import (
+    HeldOut,
+    PretrainingModel,
+    PretrainingObjective,
+    build_pretraining_model,
+    micro_batch_tokens,
+)
 from tidybert.pretraining.probes import read_probes, scores_of
-from tidybert.pretraining.run_estimate import Estimate, estimate
 from tidybert.pretraining.start import build_model, start_from_corpus
-from tidybert.pretraining.throughput import Utilization, flops_per_token, peak_flops
-from tidybert.pretraining.weighted_data import weighted_corpora
-from tidybert.pretraining.wrapped_layers import checkpoint_activations, compile_rows
+from tidybert.pretraining.throughput import (
+    Estimate,
+    Utilization,
+    estimate,
+    flops_per_token,
+    peak_flops,
+)
 from tidybert.storage.model_files import RECORD
-from tidybert.training.determinism import repeating
-from tidybert.training.distributed import Processes
+from tidybert.tokenization import BasicTokenizer, BertTokenizer
+from tidybert.tokenization.learning.vocabulary_training import WordCounts
+from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS
+from tidybert.training.determinism import repeating, weights_drawn_with
+from tidybert.training.distributed import Processes, load_weights
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.precision import is_mixed
-from tidybert.training.random_numbers import weights_drawn_with
 from tidybert.training.reports import TrainingCallbacks, TrainingResult
-from tidybert.training.runs.background_writer import snapshot
 from tidybert.training.runs.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.runs.run_directory import (
     clear_run,
@@ -56,7 +67,113 @@ from tidybert.training.runs.run_directory import (
     write_arguments,
 )
 from tidybert.training.runs.run_origin import environment
-from tidybert.training.sharding import load_weights
+from tidybert.training.runs.run_record import snapshot
+
+# Layers changed in place, before a model is shared among processes: compiled, or recomputed.
+
+
+def compile_rows(layers: nn.ModuleList, backend: str | Callable[..., object] = "inductor") -> None:
+    """Compile ``after_attention`` of each layer in place, one graph for each number of rows.
+
+    Attention stays as it is: its kernels are fused already, and its shapes follow the sequences.
+    """
+    # DDP would cut graphs between its buckets of gradients; these are one layer each already.
+    torch._dynamo.config.optimize_ddp = False
+    for layer in layers:
+        row_by_row: Any = layer.after_attention
+        row_by_row = torch.compile(row_by_row, dynamic=False, backend=backend)
+        layer.after_attention = row_by_row
+
+
+def checkpoint_activations(layers: nn.ModuleList) -> None:
+    """Make each layer keep its input alone, in training, and run again in the backward.
+
+    Chen et al. 2016, "Training deep nets with sublinear memory cost"; torch.utils.checkpoint.
+    """
+    for layer in layers:
+        layer.forward = partial(_checkpointed, layer, layer.forward)
+
+
+def _checkpointed(
+    layer: nn.Module, forward: Callable[..., Tensor], hidden: Tensor, *given: Any, **named: Any
+) -> Tensor:
+    if not layer.training:
+        return forward(hidden, *given, **named)
+    found: Tensor = checkpoint(forward, hidden, *given, use_reentrant=False, **named)
+    return found
+
+
+# The corpus of a language model, which ``tidybert train-lm`` also makes straight from text.
+#
+# Text is tokenised into a corpus in a temporary folder, which a resumed run makes again: the same
+# text gives the same corpus.
+
+HELD_OUT: Final = 0.005
+MOST_WORDS: Final = 10_000
+"""A text with more different words needs a vocabulary of pieces."""
+
+
+@contextmanager
+def text_corpus(job: PretrainingJob, callbacks: TrainingCallbacks) -> Iterator[Path]:
+    """The directory of a language model's corpus, which goes with the block if it is made here.
+
+    Without a ``vocab`` the vocabulary has the text's words.  Raises UsageError for options of text
+    where ``job.data`` is a corpus, and for text with too many words; DataError as reading does.
+    """
+    data, vocab, held_out = job.data, job.vocab, job.held_out
+    if not isinstance(data, str | Path):
+        raise UsageError(f"{param('data')}: a language model learns from one corpus; give its path")
+    if is_corpus(Path(data)):
+        for name, value in (("vocab", vocab), ("held_out", held_out)):
+            if value is not None:
+                raise UsageError(
+                    f"{param(name, value)} goes with text; {data} is a corpus, which build-corpus "
+                    "has tokenised and divided already"
+                )
+        yield Path(data)
+        return
+    if vocab is None:
+        tokenizer = tokenizer_of_words(data)
+        callbacks.tell(
+            f"a vocabulary of the text's words and characters, {tokenizer.vocab_size:,} tokens; "
+            f"{param('vocab')} takes another"
+        )
+    else:
+        tokenizer = BertTokenizer.from_pretrained(vocab)
+    with TemporaryDirectory(prefix="tidybert-lm-") as folder:
+        report, directory = CorpusReport(), Path(folder) / "corpus"
+        share = HELD_OUT if held_out is None else held_out
+        build_corpus([data], tokenizer, directory, held_out=share, report=report)
+        for line in report.lines(callbacks.spell):
+            callbacks.tell(line)
+        yield directory
+
+
+def tokenizer_of_words(data: str | Path) -> BertTokenizer:
+    """A lower-casing tokenizer whose vocabulary has each word of a text, and each character.
+
+    Raises UsageError for a text with more than MOST_WORDS different words.
+    """
+    counts = WordCounts(BasicTokenizer())
+    for document in read_documents([data]):
+        counts.add(document)
+    counts.finish()
+    if len(counts.words) > MOST_WORDS:
+        raise UsageError(
+            f"{data} has {len(counts.words):,} different words, and a vocabulary of whole words "
+            f"takes at most {MOST_WORDS:,}: learn one with tidybert train-vocab {data} "
+            f"--out DIR, and give it as {param('vocab', 'DIR')}"
+        )
+    first, inner = counts.characters()
+    characters = sorted(first + inner)
+    tokens = [
+        *SPECIAL_TOKENS,
+        *characters,
+        *(CONTINUATION + each for each in characters if each in inner),
+        *sorted(counts.words),
+    ]
+    return BertTokenizer(dict.fromkeys(tokens))
+
 
 _NOTE_SECONDS: Final = 3.0
 

@@ -4,18 +4,70 @@ Colours and widths are classes of resources/report/picture.css, which follows th
 dark mode.  A file has that style inside; a page has it once for all its pictures.
 """
 
+import base64
 import math
+import struct
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 from markupsafe import Markup
 from rich.cells import cell_len
 
-from tidybert.reporting.markup import element
 from tidybert.storage.atomic_files import atomic_write_text
+
+# Values in HTML and SVG: escaped, with a sign in place of each character that cannot be seen.
+#
+# The texts of a report may come from anybody. None of them becomes an element, and none spoils the
+# page around it with control characters or overrides of the reading direction.
+
+# Tab and new line are white space. Unicode has a sign for each of the other control characters.
+_SIGNS: Final = {
+    **{code: 0x2400 + code for code in range(32) if code not in (0x09, 0x0A)},
+    0x7F: 0x2421,
+    **dict.fromkeys(range(0x80, 0xA0), 0xFFFD),
+    **dict.fromkeys([*range(0x202A, 0x202F), *range(0x2066, 0x206A)], 0xFFFD),
+    **dict.fromkeys(range(0xD800, 0xE000), 0xFFFD),
+    **dict.fromkeys((0xFFFE, 0xFFFF), 0xFFFD),
+}
+
+
+def visible(text: str) -> str:
+    """The text with a sign for each control code, direction override and lone surrogate.
+
+    >>> visible("a\\x00b")
+    'a␀b'
+    """
+    return text.replace("\r\n", "\n").translate(_SIGNS)
+
+
+def shown(value: object) -> str:
+    """A value as templates write it, before it is escaped; Markup stays as it is.
+
+    >>> shown(1.5), shown(None), shown(7)
+    ('1.5', '', '7')
+    """
+    if isinstance(value, Markup):
+        return value
+    if isinstance(value, float):
+        # A picture needs only hundredths of a unit.
+        return f"{value:.2f}".rstrip("0").rstrip(".")
+    return "" if value is None else visible(str(value))
+
+
+def element(template: str, *values: object) -> Markup:
+    """A template with a value in place of each {}.
+
+    >>> str(element("<b>{}</b>", "1 < 2"))
+    '<b>1 &lt; 2</b>'
+    """
+    return Markup(template).format(*map(shown, values))
+
 
 Range = tuple[float, float]
 
@@ -236,3 +288,100 @@ class Frame:
             '<rect class="{}" x="{}" y="{}" width="{}" height="{}"><title>{}</title></rect>',
             *(class_, left, top, right - left, base - top, title),
         )
+
+
+# Numbers as shades: a table of cells with names on both sides, and an image of many numbers.
+
+# A cell with more opacity has its count in the colour of the page.
+_DARK: Final = 0.6
+# Red, green and blue of what is below and above 0; visible on a light page and on a dark one.
+_BELOW, _ABOVE = (0xCF, 0x65, 0x2A), (0x2F, 0x82, 0xC8)
+
+
+@dataclass(frozen=True)
+class CellTable:
+    """A square table with the same names on both sides; long names are cut.
+
+    wide, high: of a cell.  flat: whether the upper names lie.  small: whether all names are small.
+    """
+
+    names: Sequence[str]
+    wide: float
+    high: float
+    flat: bool = False
+    small: bool = False
+
+    @property
+    def corner(self) -> tuple[float, float]:
+        """Where the first cell begins."""
+        room = room_for(self.names, small=self.small)
+        return room + 26, 40.0 if self.flat else room + 22
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """The width and height with the names and a margin."""
+        (left, top), count = self.corner, len(self.names)
+        return left + self.wide * count + 8, top + self.high * count + 8
+
+    def lines(self) -> Markup:
+        """The names, and the lines between the cells."""
+        (left, top), (right, bottom) = self.corner, (each - 8 for each in self.size)
+        places = range(len(self.names) + 1)
+        rows = "".join(f"M{left:g} {top + self.high * at:g}H{right:g}" for at in places)
+        columns = "".join(f"M{left + self.wide * at:g} {top:g}V{bottom:g}" for at in places)
+        drawn = [element('<path d="{}" class="grid"/>', rows + columns)]
+        class_ = "tick small" if self.small else "tick"
+        for at, name in enumerate(map(cut, self.names)):
+            drawn.append(text(name, left - 6, top + self.high * (at + 0.5) + 4, class_, "end"))
+            x = left + self.wide * (at + 0.5)
+            drawn.append(
+                text(name, x, top - 8, class_, "middle")
+                if self.flat
+                else text(name, x + 4, top - 6, class_, upwards=True)
+            )
+        return Markup().join(drawn)
+
+    def cell(
+        self, place: tuple[int, int], class_: str, shade: float, title: str, words: str = ""
+    ) -> Markup:
+        """The cell at a row and a column, with a title for the pointer and words in it."""
+        x, y = self.corner[0] + self.wide * place[1], self.corner[1] + self.high * place[0]
+        middle = x + self.wide / 2, y + self.high / 2 + 4
+        count = "count on" if shade > _DARK else "count"
+        return element(
+            '<g><title>{}</title><rect x="{}" y="{}" width="{}" height="{}" class="{}" '
+            'fill-opacity="{}"/>{}</g>',
+            *(title, x, y, self.wide, self.high, class_, shade),
+            text(words, *middle, count, "middle") if words else None,
+        )
+
+
+def shades(values: npt.NDArray[Any], x: float, y: float, width: float, height: float) -> Markup:
+    """Numbers (rows, columns) from -1 to 1 as an image: orange below 0, blue above, none at 0.
+
+    It is a PNG of 8 bits with a palette (https://www.w3.org/TR/png-3/), because so many cells
+    would be too many elements.
+    """
+    rows, columns = values.shape
+    steps = np.arange(256) - 128
+    palette = np.where(steps[:, None] < 0, _BELOW, _ABOVE).astype(np.uint8)
+    opacity = (2 * np.abs(steps)).clip(0, 255).astype(np.uint8)
+    pixels = np.rint(128 + 127 * values.clip(-1, 1)).astype(np.uint8)
+    # Each row begins with the number of its filter, and 0 is none.
+    lines = np.pad(pixels, ((0, 0), (1, 0)))
+    parts = {
+        b"IHDR": struct.pack(">IIBBBBB", columns, rows, 8, 3, 0, 0, 0),
+        b"PLTE": palette.tobytes(),
+        b"tRNS": opacity.tobytes(),
+        b"IDAT": zlib.compress(lines.tobytes(), 9),
+        b"IEND": b"",
+    }
+    png = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts.items()
+    )
+    return element(
+        '<image x="{}" y="{}" width="{}" height="{}" preserveAspectRatio="none" '
+        'image-rendering="pixelated" href="data:image/png;base64,{}"/>',
+        *(x, y, width, height, base64.b64encode(png).decode()),
+    )

@@ -7,17 +7,17 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from tidybert.reporting.drawing import (
+    CellTable,
     Frame,
     Picture,
     around,
+    element,
     percent,
     room_for,
     short,
     straight,
     text,
 )
-from tidybert.reporting.heat_maps import CellTable
-from tidybert.reporting.markup import element
 from tidybert.reporting.training_history import course_of, smooth_course, thinned
 
 Entry = Mapping[str, Any]

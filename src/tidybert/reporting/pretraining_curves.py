@@ -18,14 +18,15 @@ from tidybert.reporting.drawing import (
     Frame,
     Picture,
     around,
+    element,
     exponent,
     moved,
     short,
+    shown,
     straight,
     text,
     ticks,
 )
-from tidybert.reporting.markup import element, shown
 from tidybert.reporting.training_history import (
     Points,
     TrainingHistory,

@@ -1,8 +1,8 @@
 """Index: open an index of texts once, and search it exactly."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, overload
@@ -13,18 +13,66 @@ import numpy.typing as npt
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files.wording import count_of
-from tidybert.inference.answer_precision import AnswerPrecision
-from tidybert.inference.cross_encoder import CrossEncoder
+from tidybert.files.rows import count_of
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.notebooks import ShowsFacts
+from tidybert.inference.forward import AnswerPrecision
+from tidybert.inference.loading import ShowsFacts
+from tidybert.inference.predictor import CrossEncoder
 from tidybert.modeling.kernels.nearest_vectors import top_k as nearest
-from tidybert.search.hit import Hit
 from tidybert.search.index_files import open_state, open_vectors, text_batches
-from tidybert.search.reranking import reordered
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+# What a search finds.
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A text that was found.
+
+    Args:
+        position: its place in the index, from 0.
+        row: its line in the file.
+        columns: the other columns of its row.
+        score: the cosine of its vector and the query's, from -1 to 1.
+        rerank_score: what a cross-encoder says of query and text, if one was asked.
+        rerank_truncated: whether it read only the start of them.
+    """
+
+    position: int
+    row: int
+    text: str
+    columns: dict[str, Any]
+    score: float
+    rerank_score: float | None = None
+    rerank_truncated: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        found = asdict(self)
+        if self.rerank_score is None:
+            del found["rerank_score"], found["rerank_truncated"]
+        return found
+
+
+# A second ranking: what a cross-encoder says of a query and each text that was found.
+
+
+def reordered(
+    hits: Sequence[Hit], encoder: CrossEncoder, answers: Sequence[Mapping[str, Any]]
+) -> list[Hit]:
+    """The same hits with their scores, the best first; equal ones stay in their order.
+
+    ``answers``: that of the encoder's predictor to each pair of query and text.
+    """
+    found = [
+        replace(hit, rerank_score=encoder.score(answer), rerank_truncated=answer["truncated"])
+        for hit, answer in zip(hits, answers, strict=True)
+    ]
+    return sorted(found, key=lambda hit: -(hit.rerank_score or 0.0))
+
 
 TOP_K: Final = 10
 CANDIDATES: Final = 50

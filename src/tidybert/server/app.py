@@ -24,8 +24,7 @@ from tidybert.server.protocols import (
     tei_routes,
 )
 from tidybert.server.protocols.protocol import names_model
-from tidybert.server.protocols.tei_routes import tei_shape
-from tidybert.server.protocols.tei_types import TeiError
+from tidybert.server.protocols.tei_routes import TeiError, tei_shape
 
 _PROTOCOLS: Final[tuple[tuple[APIRouter, Shape, type[BaseModel]], ...]] = (
     (native.router, native_shape, native.Error),

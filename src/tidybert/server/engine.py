@@ -1,19 +1,44 @@
 """The engine: the models of a server, from opening to closing, and what all requests share."""
 
 import asyncio
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import count, islice
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
+from tidybert.checkpoints.sentence_form import POOLINGS
+from tidybert.data.features import Features, text_features
 from tidybert.errors import suggestion
-from tidybert.inference.loading import choose_device
-from tidybert.server.faults import Refusal
-from tidybert.server.meters import Meters
-from tidybert.server.served_model import ServedModel, open_models
+from tidybert.inference.forward import encoding_features
+from tidybert.inference.loading import check_texts, choose_device
+from tidybert.server.faults import WRONG_TASK, Refusal, as_refusals
+from tidybert.server.protocols.shapes import fitted
+from tidybert.server.served_model import (
+    EMBED,
+    FILL_MASK,
+    NEXT_SENTENCE,
+    PREDICT,
+    ModelLane,
+    ServedModel,
+    open_models,
+)
 from tidybert.server.settings import ServerSettings, Worker
-from tidybert.server.stages import Stages
-from tidybert.server.work_queue import WorkQueue
+from tidybert.server.work_queue import (
+    SLICE,
+    Meters,
+    Rows,
+    Stages,
+    WorkQueue,
+    num_characters,
+    slices,
+)
+from tidybert.tokenization.tokenizer import Encoding
 
 _BATCH_TOKENS: Final = {"cpu": 1024, "cuda": 16_384}
 
@@ -81,3 +106,260 @@ class Engine:
             more = suggestion(name, self.models)
             raise Refusal(404, f"no model is named {name!r:.80}; there are {known}{more}", "model")
         return self.models[name]
+
+
+# What a request must pass before its inputs are computed.
+
+
+@asynccontextmanager
+async def admitted(engine: Engine, client: str, num_inputs: int) -> AsyncIterator[None]:
+    """Refuse what cannot be taken, end what takes too long, and turn users' errors into Refusals.
+
+    ``client`` is who asks; each client has an equal share of the server.
+    """
+    settings = engine.settings
+    if num_inputs == 0:
+        raise Refusal(422, "there are no inputs; give one at least", "inputs")
+    if num_inputs > settings.max_inputs:
+        raise Refusal(
+            422,
+            f"{num_inputs:,} inputs in one request; at most {settings.max_inputs:,} are "
+            "taken: send several requests",
+            "inputs",
+        )
+    if not engine.is_ready:
+        raise Refusal(503, "the server is not ready; send it again later", retry_after=1)
+    engine.queue.admit(client)
+    try:
+        with as_refusals("inputs"):
+            async with asyncio.timeout(settings.deadline):
+                yield
+    except TimeoutError:
+        raise Refusal(
+            504,
+            f"no answer within {settings.deadline:g} seconds; send fewer inputs, or send it again "
+            "later",
+            retry_after=engine.queue.seconds_left(),
+        ) from None
+
+
+def lane_of(model: ServedModel, name: str) -> ModelLane:
+    """The lane of one of a model's heads; Refusal if the model lacks it."""
+    if name not in model.lanes:
+        head = name.partition(":")[0]
+        can = ", ".join(model.heads)
+        raise Refusal(
+            422, f"{model.name!r} has no head for {head}; it can {can}", "model", WRONG_TASK
+        )
+    return model.lanes[name]
+
+
+def refuse_unknown_ids(model: ServedModel, ids: Sequence[object], where: str) -> None:
+    """Raise Refusal for the first value that is no id of the model's vocabulary."""
+    size = model.tokenizer.vocab_size
+    for each in ids:
+        if isinstance(each, bool) or not isinstance(each, int) or not 0 <= each < size:
+            raise Refusal(422, f"{each!r:.40} is not an id; the model knows 0 to {size - 1}", where)
+
+
+def refuse_cut(made: Sequence[Sequence[Features]], longest: int) -> None:
+    """Raise Refusal for the first input that was cut; ``made`` are the features of each slice."""
+    for part, slice_ in enumerate(made):
+        for one in slice_:
+            if one.truncated:
+                raise Refusal(
+                    422,
+                    f"{one.num_tokens:,} tokens, and the model reads {longest:,}: shorten the "
+                    "text, or give truncate: true to cut it",
+                    f"inputs.{part * SLICE + one.example}",
+                    "too_long",
+                )
+
+
+# A model, as a client asks it: inputs to answers, on the event loop; all routes call this.
+#
+# A request is tokenised, its features wait in the queue, threads compute them in batches with those
+# of other requests, and the model's head decodes its rows.
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Vectors (n, d) float32, and for each input its tokens before cutting, and whether it was."""
+
+    vectors: npt.NDArray[np.float32]
+    num_tokens: list[int]
+    truncated: list[bool]
+
+
+@dataclass(frozen=True)
+class AskedModel:
+    """The model that a request asks, and who asks; every method raises Refusal.
+
+    ``truncate`` cuts inputs that are too long; without it they are refused.
+    """
+
+    engine: Engine
+    model: ServedModel
+    client: str
+
+    async def predict(
+        self,
+        texts: Sequence[Any],
+        text_pairs: Sequence[Any] | None = None,
+        *,
+        truncate: bool = False,
+    ) -> list[dict[str, Any]]:
+        """One answer an input, as ``Predictor.predict`` takes and gives them.
+
+        Each says num_tokens and whether its input was truncated.
+        """
+        lane, predictor = lane_of(self.model, PREDICT), self.model.predictor
+        assert predictor is not None
+        task, stages = predictor.task, self.engine.stages
+
+        def examples() -> list[Any]:
+            check_texts(texts, text_pairs)
+            found = task.from_texts(texts, text_pairs)
+            task.check_inputs(found, predictor.metadata.inputs)
+            return found
+
+        def featured(part: Sequence[Any]) -> list[Features]:
+            return task.features(part, predictor.tokenizer, predictor.max_seq_length)
+
+        def answers(
+            part: Sequence[Any], made: Sequence[Features], rows: Sequence[Rows]
+        ) -> list[dict[str, Any]]:
+            found = task.answers(rows, made, part)
+            return [
+                {**answer, "num_tokens": one.num_tokens, "truncated": one.truncated}
+                for answer, one in zip(found.predictions(), found.first_features, strict=True)
+            ]
+
+        async with admitted(self.engine, self.client, len(texts)):
+            asked = await stages.tokenise(num_characters(texts, text_pairs), examples)
+            made = await stages.tokenise_slices(asked, featured)
+            if not truncate:
+                # Of a question, only the question itself is cut: its context has windows.
+                longest = getattr(task, "max_query_length", None) or predictor.max_seq_length
+                refuse_cut(made, longest)
+            outputs = iter(
+                await stages.compute(lane, self.client, [one for each in made for one in each])
+            )
+            return [
+                answer
+                for part, each in zip(slices(asked), made, strict=True)
+                for answer in await stages.decode(
+                    each, answers, part, each, list(islice(outputs, len(each)))
+                )
+            ]
+
+    async def embed(
+        self,
+        inputs: Sequence[str] | Sequence[Sequence[int]],
+        *,
+        truncate: bool = False,
+        normalize: bool | None = None,
+        pooling: str | None = None,
+        prompt_name: str | None = None,
+    ) -> Embedded:
+        """The vectors of texts, or of lists of ids.
+
+        ``normalize`` scales each vector to length 1; ``pooling`` is mean, cls or max; a text comes
+        after the prompt of this name.  None: as the model's directory says.
+        """
+        form = self.model.form
+        pooling = form.pooling if pooling is None else pooling
+        with as_refusals("prompt_name"):
+            prompt = form.prompt(name=prompt_name)
+        if pooling not in POOLINGS:
+            known = ", ".join(POOLINGS)
+            raise Refusal(422, f"pooling is {pooling!r:.40}; expected one of {known}", "pooling")
+        model, stages = self.model, self.engine.stages
+        lane = lane_of(model, f"{EMBED}:{pooling}")
+        for number, one in enumerate(inputs):
+            if not isinstance(one, str):
+                refuse_unknown_ids(model, one, f"inputs.{number}")
+
+        async with admitted(self.engine, self.client, len(inputs)):
+            made = await stages.tokenise_slices(
+                inputs, partial(model.embedding_features, prompt=prompt)
+            )
+            features = [one for each in made for one in each]
+            if not truncate:
+                refuse_cut(made, model.embedding_length)
+            vectors = np.concatenate(await stages.compute(lane, self.client, features))
+        # As ``Embedder``: the module scales before the cut, a request after it.
+        vectors = fitted(vectors, None, normalize=form.normalize and normalize is not False)
+        return Embedded(
+            fitted(vectors, form.truncate_dim, normalize=bool(normalize)),
+            [one.num_tokens for one in features],
+            [one.truncated for one in features],
+        )
+
+    async def fill_mask(
+        self, texts: Sequence[str], *, top_k: int | None = None, among: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """One answer a text, as ``MaskFiller.fill`` gives them."""
+        lane, filler = lane_of(self.model, FILL_MASK), self.model.mask_filler
+        assert filler is not None
+        stages = self.engine.stages
+        with as_refusals("top_k" if among is None else "among"):
+            ids, num_words = filler.words(top_k, among)
+        numbers = count()
+
+        def encoded(part: Sequence[str]) -> list[Encoding]:
+            return [filler.encoded(text, f"inputs.{next(numbers)}") for text in part]
+
+        async with admitted(self.engine, self.client, len(texts)):
+            made = await stages.tokenise_slices(texts, encoded)
+            encodings = [one for each in made for one in each]
+            features = encoding_features(encodings)
+            outputs = await stages.compute(lane, self.client, features)
+            return await stages.decode(
+                features,
+                lambda: [
+                    filler.answer(*each, ids, num_words)
+                    for each in zip(texts, encodings, outputs, strict=True)
+                ],
+            )
+
+    async def next_sentence(
+        self, texts: Sequence[str], next_texts: Sequence[str], *, truncate: bool = False
+    ) -> list[dict[str, Any]]:
+        """One answer a pair, as ``NextSentencePredictor.predict`` gives them."""
+        model, stages = self.model, self.engine.stages
+        lane, predictor = lane_of(model, NEXT_SENTENCE), model.next_sentences
+        assert predictor is not None
+
+        def made() -> list[Features]:
+            check_texts(texts, next_texts)
+            return text_features(model.tokenizer, texts, next_texts, model.max_positions)
+
+        async with admitted(self.engine, self.client, len(texts)):
+            features = await stages.tokenise(num_characters(texts, next_texts), made)
+            if not truncate:
+                refuse_cut([features], model.max_positions)
+            outputs = await stages.compute(lane, self.client, features)
+        return [predictor.answer(*each) for each in zip(features, outputs, strict=True)]
+
+    def tokenize(self, text: str, add_special_tokens: bool = True) -> Encoding:
+        """The tokens of a text, with their places."""
+        with as_refusals("inputs"), self.engine.stages.tokenizers:
+            return self.model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+    async def tokenized(
+        self, texts: Sequence[str], add_special_tokens: bool = True
+    ) -> list[Encoding]:
+        """``tokenize`` of several texts, in a thread if they are long."""
+
+        def encoded() -> list[Encoding]:
+            encode = self.model.tokenizer.encode
+            return [encode(text, add_special_tokens=add_special_tokens) for text in texts]
+
+        with as_refusals("inputs"):
+            return await self.engine.stages.tokenise(num_characters(texts), encoded)
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
+        """Readable text of ids."""
+        refuse_unknown_ids(self.model, ids, "ids")
+        return self.model.tokenizer.decode(ids, skip_special_tokens)

@@ -18,7 +18,7 @@ from tidybert.catalog import find_model
 from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
-from tidybert.server.json_log import log_as_json
+from tidybert.server.json_answers import log_as_json
 from tidybert.server.served_model import ServedModel
 from tidybert.server.settings import ServerSettings
 from tidybert.storage.own_files import remove_tree

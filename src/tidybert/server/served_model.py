@@ -11,20 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.model_directory import ModelDirectory, verify
 from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
-from tidybert.checkpoints.verification import verify
 from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
 from tidybert.errors import UsageError, param
-from tidybert.inference.answer_precision import prepare_precision
-from tidybert.inference.fill_mask import MaskFiller
-from tidybert.inference.forward import run_batches
+from tidybert.inference.forward import prepare_precision, run_batches
 from tidybert.inference.loading import is_finished, to_device
-from tidybert.inference.next_sentence import NextSentencePredictor
 from tidybert.inference.predictor import Predictor
+from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForPreTraining, CausalLM

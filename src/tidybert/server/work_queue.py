@@ -4,19 +4,29 @@ Inputs wait, and not requests: those of a long request and of short ones pass in
 has a line of its own, first in, first out; a batch takes one input of each client in turn.
 """
 
+import asyncio
+import logging
 import math
+import os
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from time import monotonic
-from typing import Any, Final, Protocol
+from time import monotonic, perf_counter
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from tidybert.data.features import Features
+from tidybert.modeling.kernels.threads import keep_freed_memory
 from tidybert.server.faults import Refusal
+from tidybert.server.settings import Worker
 
 Rows = npt.NDArray[np.float32]
 
@@ -221,3 +231,273 @@ class WorkQueue:
                     break
             waiting = left
         return taken
+
+
+# What the server measures of itself, for Prometheus.
+
+_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+_TOKENS: Final = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 16_384)
+
+
+class Meters:
+    """The counters of one server.
+
+    Stages are tokenise, wait (for a thread), compute (a batch), answer (wait and compute together)
+    and decode.  One of several workers keeps its figures in files of the folder that ``share`` has
+    named, and its text has the sum over all of them, those that have ended included.
+    """
+
+    def __init__(self, queue: WorkQueue, worker: Worker | None) -> None:
+        self.registry = CollectorRegistry()
+        self._queue, self._worker = queue, worker
+        self.requests = Counter(
+            "tidybert_requests", "Requests by route and status.", ["route", "status"],
+            registry=self.registry,
+        )  # fmt: skip
+        self.seconds = Histogram(
+            "tidybert_stage_seconds", "Seconds of each stage of a request.", ["stage"],
+            buckets=_SECONDS, registry=self.registry,
+        )  # fmt: skip
+        self.tokens = Histogram(
+            "tidybert_batch_tokens", "Tokens of a batch.", buckets=_TOKENS, registry=self.registry
+        )
+        self.inputs = Counter(
+            "tidybert_inputs", "Inputs that were computed.", registry=self.registry
+        )
+        self._waiting = Gauge(
+            "tidybert_queue", "What waits in the queue.", ["unit"], multiprocess_mode="livesum",
+            registry=self.registry,
+        )  # fmt: skip
+        self._stages = {
+            name: self.seconds.labels(name)
+            for name in ("tokenise", "wait", "compute", "answer", "decode")
+        }
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage."""
+        begun = perf_counter()
+        yield
+        self.observe(name, perf_counter() - begun)
+
+    def observe(self, name: str, seconds: float) -> None:
+        """Count the seconds of a stage."""
+        self._stages[name].observe(seconds)
+        self._measure_queue()
+
+    def batch(self, taken: Taken, seconds: float) -> None:
+        """Count a batch that took ``seconds`` to compute."""
+        now = monotonic()
+        self.tokens.observe(taken.tokens)
+        self.inputs.inc(len(taken.pieces))
+        self.observe("compute", seconds)
+        for job in {id(each.job): each.job for each in taken.pieces}.values():
+            self.observe("wait", max(0.0, now - seconds - job.begun))
+
+    def text(self) -> bytes:
+        """All of it in Prometheus' text format."""
+        self._measure_queue()
+        if self._worker is None:
+            return generate_latest(self.registry)
+        of_all = CollectorRegistry()
+        MultiProcessCollector(of_all)  # type: ignore[no-untyped-call]
+        return generate_latest(of_all)
+
+    def _measure_queue(self) -> None:
+        self._waiting.labels("inputs").set(self._queue.inputs)
+        self._waiting.labels("tokens").set(self._queue.tokens)
+
+
+def share(folder: str) -> None:
+    """Keep the figures of this process in files of a folder, once ``Meters`` is built."""
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+    values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
+
+
+# Threads that compute: each takes what waits, runs it as one batch, and hands each row back.
+
+
+class BatchThreads:
+    """Threads with one core each; a thread that is alone computes on all cores.
+
+    Args:
+        queue: where work waits.
+        num_threads: how many, one a core.
+        observe: called after each batch with its seconds.
+    """
+
+    def __init__(
+        self,
+        queue: WorkQueue,
+        num_threads: int,
+        observe: Callable[[Taken, float], None],
+    ) -> None:
+        self._queue = queue
+        self._num_cores = num_threads
+        self._observe = observe
+        self._all_begun = threading.Barrier(num_threads + 1)
+        self._threads = [
+            threading.Thread(target=self._work, name=f"tidybert-{number}", daemon=True)
+            for number in range(num_threads)
+        ]
+
+    def start(self) -> None:
+        """Begin; PyTorch's number of threads in this thread stays as it is."""
+        keep_freed_memory()
+        before = torch.get_num_threads()
+        for each in self._threads:
+            each.start()
+        self._all_begun.wait()
+        # Threads that others start later begin with the number set last.
+        torch.set_num_threads(before)
+
+    def join(self) -> None:
+        """Wait for the threads; the queue must be closed."""
+        for each in self._threads:
+            each.join()
+
+    def _work(self) -> None:
+        # Without this call a new thread's first operation takes the number set last anywhere.
+        torch.get_num_threads()
+        torch.set_num_threads(1)
+        self._all_begun.wait()
+        while (taken := self._queue.take()) is not None:
+            begun = perf_counter()
+            try:
+                torch.set_num_threads(self._num_cores if taken.is_alone else 1)
+                _compute(taken)
+            finally:
+                seconds = perf_counter() - begun
+                self._queue.done(taken.tokens, seconds)
+            self._observe(taken, seconds)
+
+
+def _compute(taken: Taken) -> None:
+    """Give each piece its rows, or its job the error; a bad input fails no other request."""
+    lane = taken.pieces[0].job.lane
+    try:
+        outputs = lane.run([each.features for each in taken.pieces])
+    except Exception as error:
+        if len(taken.pieces) == 1:
+            taken.pieces[0].job.fail(error)
+            return
+        for each in taken.pieces:
+            _compute(Taken([each], each.tokens, taken.is_alone))
+        return
+    for each, rows in zip(taken.pieces, outputs, strict=True):
+        each.job.give(each.number, rows)
+
+
+# The stages of an answer, each on the thread that suits it: tokenise, compute, decode.
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+SLICE: Final = 64
+"""Inputs that are tokenised or decoded in one go; other requests pass between."""
+# Work of more characters, or tokens, is done in a thread, so that the event loop stays free.
+_FEW_CHARACTERS: Final = 4096
+_FEW_TOKENS: Final = 1024
+
+T = TypeVar("T")
+
+
+class Stages:
+    """The threads of a server, and the work that requests give them.
+
+    Args:
+        queue: where features wait for the threads that compute.
+        meters: count the seconds of each stage.
+        num_threads: how many threads compute.
+    """
+
+    def __init__(self, queue: WorkQueue, meters: Meters, num_threads: int) -> None:
+        self._queue = queue
+        self._meters = meters
+        self._threads = BatchThreads(queue, num_threads, meters.batch)
+        self._aside = ThreadPoolExecutor(1, "tidybert-texts")
+        #: One thread at a time uses the tokenizers.
+        self.tokenizers = threading.Lock()
+
+    def start(self) -> None:
+        """Begin to compute."""
+        self._threads.start()
+
+    def close(self) -> None:
+        """Compute what waits, then end the threads."""
+        self._queue.close()
+        self._threads.join()
+        self._aside.shutdown(cancel_futures=True)
+
+    async def tokenise(self, size: int, work: Callable[..., T], *given: Any) -> T:
+        """Work with a tokenizer: at once if it is short and the tokenizers are free.
+
+        ``size`` is about how many characters there are, see ``num_characters``.
+        """
+        with self._meters.stage("tokenise"):
+            if size <= _FEW_CHARACTERS and self.tokenizers.acquire(blocking=False):
+                try:
+                    return work(*given)
+                finally:
+                    self.tokenizers.release()
+
+            def locked() -> T:
+                with self.tokenizers:
+                    return work(*given)
+
+            return await asyncio.get_running_loop().run_in_executor(self._aside, locked)
+
+    async def tokenise_slices(
+        self, inputs: Sequence[Any], work: Callable[[Sequence[Any]], T]
+    ) -> list[T]:
+        """What ``work`` makes of each slice of the inputs."""
+        return [await self.tokenise(num_characters(part), work, part) for part in slices(inputs)]
+
+    async def compute(self, lane: Lane, client: str, features: Sequence[Features]) -> list[Rows]:
+        """The rows of each of the features, in batches with those of other requests."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def end() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        def finish() -> None:
+            try:
+                loop.call_soon_threadsafe(end)
+            except RuntimeError:
+                _LOGGER.debug("the event loop ended before an answer")
+
+        job = Job(lane, client, features, finish)
+        begun = perf_counter()
+        self._queue.put(job)
+        try:
+            await future
+        finally:
+            if not future.done() or future.cancelled():
+                self._queue.remove(job)
+        self._meters.observe("answer", perf_counter() - begun)
+        if job.error is not None:
+            raise job.error
+        return job.outputs
+
+    async def decode(self, features: Sequence[Features], work: Callable[..., T], *given: Any) -> T:
+        """Work on the outputs of features: at once if it is short, or in a thread."""
+        with self._meters.stage("decode"):
+            if sum(len(one.input_ids) for one in features) <= _FEW_TOKENS:
+                return work(*given)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._aside, work, *given)
+
+
+def slices(given: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Parts of SLICE inputs each."""
+    for start in range(0, len(given), SLICE):
+        yield given[start : start + SLICE]
+
+
+def num_characters(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -> int:
+    """About how many characters there are to tokenise."""
+    size = 0
+    for one in texts:
+        size += len(one) if isinstance(one, str) else _FEW_CHARACTERS // 8
+    return size if text_pairs is None else size + num_characters(text_pairs)

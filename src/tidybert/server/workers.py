@@ -25,8 +25,7 @@ from tidybert.errors import UsageError, param
 from tidybert.inference.loading import choose_device
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
-from tidybert.server.json_log import log_as_json
-from tidybert.server.meters import share
+from tidybert.server.json_answers import log_as_json
 from tidybert.server.process import (
     MORE_SECONDS,
     end_on_signals,
@@ -37,6 +36,7 @@ from tidybert.server.process import (
 )
 from tidybert.server.served_model import ServedModel, open_models
 from tidybert.server.settings import ServerSettings, Worker
+from tidybert.server.work_queue import share
 
 _LOGGER: Final = logging.getLogger(__name__)
 _OF_END: Final = {signal.SIGTERM, signal.SIGINT}

@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tidybert.errors import DiskError
-from tidybert.storage.disk_errors import writing
 from tidybert.storage.json_objects import plain_json
-from tidybert.storage.leftovers import REPLACED
 from tidybert.storage.opening import open_regular
-from tidybert.storage.output_lock import OutputLock, output_lock, resolved
+from tidybert.storage.output_lock import REPLACED, OutputLock, output_lock, resolved
 from tidybert.storage.own_files import (
     move_files,
     open_own,
@@ -28,6 +26,7 @@ from tidybert.storage.own_files import (
     sync,
     sync_tree,
     write_all,
+    writing,
 )
 
 # Directories that this process is filling: as a whole they get their names later.

@@ -5,27 +5,302 @@ in the names of all temporary files of the owner (``leftovers``).  A clean end r
 unless a part of a file waits to be resumed.  docs/storage.md has the whole protocol.
 """
 
+import json
 import os
+import platform
+import re
+import secrets
+import shlex
+import stat
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from fnmatch import fnmatchcase
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from tidybert.errors import DiskError
-from tidybert.storage.leftovers import (
-    PART,
-    PARTIAL,
-    clear_leftovers,
-    journal_of,
-    temporary_path,
+from tidybert.errors import DiskError, InUseError
+from tidybert.storage.own_files import (
+    disk_error,
+    make_directory,
+    open_own,
+    remove_tree,
+    write_all,
+    writing,
 )
-from tidybert.storage.lock_file import LOCK_SUFFIX, LockFile, take_lock
-from tidybert.storage.lock_owner import Owner
-from tidybert.storage.own_files import make_directory, remove_tree
+
+# The names of temporary files, by which the next owner of a lock finds what a dead one left.
+#
+# ``.NAME.TOKEN-N.partial`` is being written, ``.NAME.TOKEN-N.replaced`` waits for its successor,
+# and ``.NAME.TOKEN-N.part`` grows and can be resumed.  TOKEN is the owner's, drawn at random.
+
+PARTIAL: Final = ".partial"
+REPLACED: Final = ".replaced"
+PART: Final = ".part"
+_LONGEST_NAME: Final = 40
+
+
+def temporary_path(target: Path, token: str, number: int, suffix: str) -> Path:
+    """A path beside ``target``."""
+    # Only what is put back needs its whole name.
+    name = target.name if suffix == REPLACED else target.name[:_LONGEST_NAME]
+    return target.with_name(f".{name}.{token}-{number}{suffix}")
+
+
+def is_part_name(name: str) -> bool:
+    """Whether this is the name of a part, and no path."""
+    found = re.fullmatch(r"\..*\.[0-9a-f]{12}-[0-9]+\.part", name, re.DOTALL)
+    return found is not None and Path(name).name == name
+
+
+def journal_of(part: Path) -> Path:
+    """The file beside a part that says how much of it is whole."""
+    return part.with_name(f"{part.name}.json")
+
+
+def clear_leftovers(target: Path, token: str) -> None:
+    """Remove what the owner of ``token`` left beside ``target`` and in it, except for parts.
+
+    What it moved away and did not replace gets its name back.
+    """
+    name_of = re.compile(rf"\.(.*)\.{token}-[0-9]+({re.escape(PARTIAL)}|{re.escape(REPLACED)})")
+    found = list(target.parent.iterdir()) if os.access(target.parent, os.R_OK) else []
+    for folder, folders, files in os.walk(target):
+        found += [Path(folder, name) for name in (*folders, *files)]
+    for path in found:
+        match = name_of.fullmatch(path.name)
+        if match is None:
+            continue
+        original = path.with_name(match[1])
+        if match[2] == REPLACED and not os.path.lexists(original):
+            with writing(path, "be removed"):
+                path.rename(original)
+        else:
+            remove_tree(path)
+
+
+# Who writes an output: the text of a lock, and whether that process has ended.
+
+
+@dataclass
+class Owner:
+    """The text of a lock.
+
+    pid: 0 where nobody writes and parts wait.  boot: names the running kernel, which all containers
+    of a machine share.  token: is in the names of the owner's temporary files.  parts: from outputs
+    that are not finished to the names of their parts; paths from the folder of the lock's target.
+    """
+
+    pid: int
+    host: str
+    boot: str
+    started: str
+    command: str
+    token: str
+    parts: dict[str, str]
+
+    @classmethod
+    def this_process(cls, parts: dict[str, str]) -> Self:
+        """This process, with a new token."""
+        name = Path(sys.argv[0]).name
+        return cls(
+            pid=os.getpid(),
+            host=platform.node(),
+            boot=_boot(),
+            started=datetime.now().astimezone().isoformat(sep=" ", timespec="seconds"),
+            command=shlex.join(["tidybert" if name == "__main__.py" else name, *sys.argv[1:]])[
+                :200
+            ],
+            token=secrets.token_hex(6),
+            parts=parts,
+        )
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Self | None:
+        """The owner that ``line`` gave; None for the text of something else."""
+        try:
+            owner = cls(**json.loads(line))
+            is_ours = re.fullmatch("[0-9a-f]{12}", owner.token) and _are_parts(owner.parts)
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            return None
+        return owner if is_ours else None
+
+    def line(self) -> bytes:
+        """The text of the lock's file."""
+        return (json.dumps(asdict(self)) + "\n").encode()
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host} since {self.started} ({self.command})"
+
+    def has_ended(self, is_free: bool | None) -> bool:
+        """Whether nobody writes any more.
+
+        ``is_free``: whether the kernel gives us the lock; None where it cannot say.  It knows who
+        is alive on this machine; a lock of another machine may not reach it.
+        """
+        if not self.pid:
+            return True
+        if self.boot != _boot():
+            # The same machine has started since then.
+            return self.host == platform.node()
+        return is_free or not _is_alive(self.pid)
+
+
+def _are_parts(parts: dict[str, str]) -> bool:
+    """Whether these are names that we give: a lock must not make us remove other files."""
+    return all(
+        not Path(key).is_absolute() and os.pardir not in Path(key).parts and is_part_name(name)
+        for key, name in parts.items()
+    )
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return platform.node()
+
+
+# The file of a lock: taken for this process, or refused because another one has it.
+#
+# The lock of DIR/NAME is DIR/.NAME.tidybert-lock.  The kernel holds it (flock) and lets go of it
+# when its owner dies.  On a file system without such locks the owner's process number decides.
+
+if sys.platform != "win32":
+    import fcntl
+
+LOCK_SUFFIX: Final = ".tidybert-lock"
+_MOST_BYTES: Final = 65536
+
+
+class LockFile:
+    """A lock that this process has; ``before`` is its last owner, None where it is new."""
+
+    def __init__(self, path: Path, descriptor: int, before: Owner | None) -> None:
+        self.path, self.descriptor, self.before = path, descriptor, before
+        self._text = b"" if before is None else before.line()
+
+    def write(self, owner: Owner) -> None:
+        """Write the owner into the lock."""
+        # The first line counts, and one call writes it: a kill leaves the text before or this one.
+        with writing(self.path):
+            try:
+                self._overwrite(owner.line())
+            except OSError:
+                # A full disk may have taken a part.
+                self._overwrite(self._text)
+                raise
+        self._text = owner.line()
+
+    def _overwrite(self, text: bytes) -> None:
+        os.lseek(self.descriptor, 0, os.SEEK_SET)
+        write_all(self.descriptor, text)
+        os.ftruncate(self.descriptor, len(text))
+
+    def close(self) -> None:
+        """Let go of the lock; one that had no owner yet is removed."""
+        if not self._text:
+            with suppress(OSError):
+                self.path.unlink()
+        os.close(self.descriptor)
+
+
+def take_lock(target: Path) -> LockFile:
+    """The lock of ``target``, whose last owner, if any, has ended.
+
+    Raises InUseError where it has not, and DiskError where the lock cannot be opened.
+    """
+    path = _path_of(target)
+    while True:
+        descriptor = _open(path, target)
+        try:
+            is_free = _flock(descriptor)
+            # Its owner may have removed the file after we opened it.
+            if not is_free or _is_there(path, descriptor):
+                before = _read(descriptor, path)
+                _check_free(target, path, is_free, before)
+                return LockFile(path, descriptor, before)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _path_of(target: Path) -> Path:
+    """Where the lock is: beside ``target``, or in a directory whose parent is write-protected."""
+    if target.is_dir() and not os.access(target.parent, os.W_OK | os.X_OK):
+        return target / LOCK_SUFFIX
+    name = target.name
+    if len(os.fsencode(name)) > 200:
+        name = sha256(os.fsencode(name)).hexdigest()
+    return target.with_name(f".{name}{LOCK_SUFFIX}")
+
+
+def _open(path: Path, target: Path) -> int:
+    try:
+        # A pipe in its place is not waited for.
+        descriptor = open_own(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        # Where no lock can be made, no output can: the message is about the output.
+        raise disk_error(error, path if os.path.lexists(path) else target) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise DiskError(f"{path} is not a regular file: remove it, so that tidybert can lock there")
+    return descriptor
+
+
+def _flock(descriptor: int) -> bool | None:
+    """Whether the kernel gives us the lock; None where it has no locks for this file system."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
+
+
+def _is_there(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _read(descriptor: int, path: Path) -> Owner | None:
+    """The owner in a lock, or None for an empty file."""
+    line = os.read(descriptor, _MOST_BYTES).partition(b"\n")[0]
+    owner = Owner.from_line(line) if line else None
+    if line and owner is None:
+        raise DiskError(
+            f"{path} is not a lock of tidybert: remove it, so that tidybert can lock there"
+        )
+    return owner
+
+
+def _check_free(target: Path, path: Path, is_free: bool | None, owner: Owner | None) -> None:
+    if is_free is not False and (owner is None or owner.has_ended(is_free)):
+        return
+    by = "another process" if owner is None else owner
+    way = "" if is_free is False else f"; if you know that it has ended, remove {path}"
+    raise InUseError(f"{target} is in use by {by}: wait until it ends, or name another output{way}")
 
 
 @contextmanager

@@ -7,9 +7,11 @@ GOMP_SPINCOUNT says: for some microseconds here, as long as most waits between t
 """
 
 import os
+import platform
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 WAITING: Final = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "3000"}
 """In the environment: how threads wait."""
@@ -115,3 +117,29 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:
         return ""
+
+
+# This machine's processor, and the versions of what runs on it; loads no torch.
+
+
+def machine() -> dict[str, Any]:
+    """The processor's name and how many cores this process may use."""
+    name = platform.processor() or platform.machine()
+    described = Path("/proc/cpuinfo")
+    if described.exists():
+        for line in described.read_text().splitlines():
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                break
+    return {"cpu": name, "cores": available_cores()}
+
+
+def versions(*packages: str) -> dict[str, str | None]:
+    """The versions of Python and of packages; None for one that is not installed."""
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = None
+    return found

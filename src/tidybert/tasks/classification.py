@@ -16,14 +16,12 @@ from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, DataError, UsageError, param
-from tidybert.files.labels import label_names
-from tidybert.files.text_examples import TextExample
+from tidybert.files.text_examples import TextExample, label_names
 from tidybert.metrics.calibration import fit_temperature
-from tidybert.metrics.classification_scores import classification_metrics
+from tidybert.metrics.text_scores import classification_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.answers import Floats, Indices, Judgement, only_numbers, softmax
-from tidybert.tasks.imitation import softmax_divergence
-from tidybert.tasks.task import labels_of, refuse_unknown
+from tidybert.tasks.task import labels_of, refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import ClassOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask
 

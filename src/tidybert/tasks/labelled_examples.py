@@ -8,20 +8,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal, overload
 import numpy as np
 
 from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
-from tidybert.files.in_memory import Memory, in_memory
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
-from tidybert.files.reading import Reading
+from tidybert.files.reading import Reading, ReadOptions, ReadReport
+from tidybert.files.rows import Memory, count_of, in_memory
 from tidybert.files.text_examples import TextExample
-from tidybert.files.wording import count_of
-from tidybert.system.user_warnings import warn_user
+from tidybert.system.terminal import warn_user
 from tidybert.tasks.registry import task_class, task_flags
-from tidybert.training.argument_checks import check_type
+from tidybert.training.training_arguments import check_type
 
 if TYPE_CHECKING:
     from tidybert.tasks.choices.choice_files import ChoiceExample
     from tidybert.tasks.questions.question_files import QuestionExample
-    from tidybert.tasks.tags.tagged_sentences import TaggedExample
+    from tidybert.tasks.tags.tag_files import TaggedExample
     from tidybert.tasks.task import AnyTask
     from tidybert.tasks.vectors.vector_examples import VectorExample
 

@@ -24,11 +24,10 @@ from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.data.splits import Indices, stratified_split
 from tidybert.errors import LINE, ConfigError, DataError, param
-from tidybert.files.labels import label_names, label_order
-from tidybert.files.text_examples import TextExample
+from tidybert.files.text_examples import TextExample, label_names, label_order
 from tidybert.files.text_files import read_examples
 from tidybert.metrics.calibration import fit_temperature
-from tidybert.metrics.multi_label_scores import (
+from tidybert.metrics.text_scores import (
     DEFAULT_THRESHOLD,
     MultiLabelScorer,
     f1_thresholds,
@@ -37,8 +36,7 @@ from tidybert.metrics.multi_label_scores import (
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Floats, Judgement
-from tidybert.tasks.imitation import softmax_divergence
-from tidybert.tasks.task import refuse_unknown
+from tidybert.tasks.task import refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import MultiLabelOptions
 from tidybert.tasks.text_task import LONE_ADVICE, TextAnswers, TextTask
 

@@ -17,10 +17,9 @@ from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, DataError, param
-from tidybert.files.labels import finite_number
-from tidybert.files.text_examples import TextExample
+from tidybert.files.text_examples import TextExample, finite_number
 from tidybert.files.text_files import read_examples
-from tidybert.metrics.regression_scores import regression_metrics
+from tidybert.metrics.text_scores import regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.answers import Indices, Judgement
 from tidybert.tasks.task import labels_of

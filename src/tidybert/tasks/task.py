@@ -21,13 +21,31 @@ from tidybert.data.features import Features
 from tidybert.data.splits import Indices, grouped_split, random_split
 from tidybert.errors import LINE, ConfigError, DataError, param
 from tidybert.files.example_reader import ExampleReader
-from tidybert.files.wording import count_of
+from tidybert.files.rows import count_of
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fine_tuning import FineTuning, Loss
 from tidybert.training.training_arguments import TrainingArguments
+
+# How far a model's outputs are from a teacher's (Hinton et al. 2015, section 2).
+
+
+def softmax_divergence(outputs: Tensor, taught: Tensor, temperature: float) -> Tensor:
+    """(...) the divergence KL(teacher || model) over the last dimension, times temperature squared.
+
+    Both are divided by the temperature first; its square keeps the size of the gradient.
+
+    Args:
+        outputs: (..., C) logits.
+        taught: the same of the teacher, -inf where both are padding.
+    """
+    theirs = (taught / temperature).log_softmax(-1)
+    ours = (outputs / temperature).log_softmax(-1)
+    apart = (theirs - ours).masked_fill(taught == -torch.inf, 0.0)
+    return (theirs.exp() * apart).sum(-1) * temperature**2
+
 
 SHOWN_LABELS: Final = 20
 

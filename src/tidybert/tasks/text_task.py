@@ -23,9 +23,9 @@ from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts, long_features
 from tidybert.data.splits import Indices, stratified_split
 from tidybert.errors import LINE, DataError, param
+from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
-from tidybert.files.wording import count_of
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import Task
 from tidybert.tasks.task_options import TextOptions

@@ -1,9 +1,8 @@
 """Text to WordPiece ids and back: read ``basic``, ``wordpiece``, then ``tokenizer``."""
 
 from tidybert.tokenization.basic import BasicTokenizer
-from tidybert.tokenization.encoding import Encoding
 from tidybert.tokenization.fast.batch_encoder import IdArray
-from tidybert.tokenization.tokenizer import BertTokenizer
+from tidybert.tokenization.tokenizer import BertTokenizer, Encoding
 from tidybert.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
 from tidybert.tokenization.wordpiece import WordPiece
 

@@ -5,10 +5,12 @@ tokens bound memory while the batch size keeps the paper's meaning.
 """
 
 import math
+import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,19 +25,195 @@ from tidybert.data.batching import (
     pieces_for_threads,
 )
 from tidybert.data.features import Features
-from tidybert.errors import TrainingError, param
+from tidybert.errors import TrainingError, UsageError, param
 from tidybert.modeling.architectures import encoder_of
+from tidybert.modeling.bert import BertModel
+from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.kernels.dropout import drawing_from
-from tidybert.training.changes import changes_of
-from tidybert.training.frozen_states import freeze, frozen_states
-from tidybert.training.gradients import add_gradients_on_threads
+from tidybert.training.determinism import DefaultDraws
 from tidybert.training.objective import LoopSettings, Objective, Work
-from tidybert.training.optimization import build_optimizer, decay_over, learning_rate_at
+from tidybert.training.optimization import (
+    add_gradients_on_threads,
+    build_optimizer,
+    decay_over,
+    learning_rate_at,
+)
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
-from tidybert.training.random_numbers import DefaultDraws
 from tidybert.training.runs.run_checkpoints import TrainingState
-from tidybert.training.training_arguments import TrainingArguments
-from tidybert.training.used_vocabulary import used_vocabulary
+from tidybert.training.training_arguments import TrainingArguments, changes_of
+
+# The states of frozen layers, computed once and used in every epoch.
+#
+# Frozen layers run without dropout, so they give the same states each time.  A file mapped into
+# memory keeps them in float32, one row a token.
+
+LARGEST_FILE: Final = 16 * 2**30
+"""Bytes; more states than that are computed again in each step."""
+_TOKENS_PER_BLOCK: Final = 4096
+
+
+def freeze(model: nn.Module, num_layers: int, embeddings: bool) -> list[nn.Module]:
+    """Turn off the gradients of the lowest layers, and return the frozen parts.
+
+    The embeddings are frozen with any layer, or alone where ``embeddings`` is set.  Raises
+    UsageError for more layers than the model has.
+    """
+    if not num_layers and not embeddings:
+        return []
+    encoder = encoder_of(model)
+    if num_layers > len(encoder.layers):
+        raise UsageError(
+            f"{param('freeze_layers')} is {num_layers}, but the model has {len(encoder.layers)} "
+            "layers"
+        )
+    frozen = [encoder.embeddings, *encoder.layers[:num_layers]]
+    for module in frozen:
+        module.requires_grad_(False)
+    return frozen
+
+
+def frozen_states(
+    model: nn.Module, num_layers: int, features: Sequence[Features], note: Callable[[str], None]
+) -> "FrozenStates | None":
+    """The states after the frozen layers; None without any, and where they cannot be kept."""
+    encoder = encoder_of(model)
+    if not num_layers or not FrozenStates.fit(encoder, features):
+        return None
+    try:
+        return FrozenStates(encoder, num_layers, features)
+    except OSError as error:
+        note(
+            "each step computes the frozen layers' states again, which is slower: the directory "
+            f"of temporary files cannot keep them ({error.strerror}); TMPDIR can name another"
+        )
+        return None
+
+
+class FrozenStates:
+    """The states after the lowest ``num_layers`` layers, by feature.
+
+    They are computed in fixed blocks of features, when a batch first needs one of a block.  So they
+    have the same bits in any order.  Raises OSError where the directory of temporary files has no
+    room for them.
+    """
+
+    def __init__(self, encoder: BertModel, num_layers: int, features: Sequence[Features]) -> None:
+        self.encoder = encoder
+        self.num_layers = num_layers
+        self.features = features
+        lengths = np.array([len(one.input_ids) for one in features])
+        self._ends = np.cumsum(lengths)
+        self._starts = self._ends - lengths
+        self._blocks = cut_by_tokens(lengths, _TOKENS_PER_BLOCK)
+        self._block_of = np.empty(len(features), dtype=np.int64)
+        for number, block in enumerate(self._blocks):
+            self._block_of[block] = number
+        self._is_done = np.zeros(len(self._blocks), dtype=np.bool_)
+        shape = (int(self._ends[-1]), encoder.config.hidden_size)
+        # The file is unlinked at once, so nothing is left however the process ends; the mapping
+        # holds it.
+        with tempfile.TemporaryFile() as file:
+            # On a full disk, writing into a mapped file would end the process.
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, shape[0] * shape[1] * 4)
+            self._states: npt.NDArray[np.float32] = np.memmap(
+                file, dtype=np.float32, mode="w+", shape=shape
+            )
+
+    @staticmethod
+    def fit(encoder: BertModel, features: Sequence[Features]) -> bool:
+        """Whether the states of these features are few enough to keep."""
+        tokens = sum(len(one.input_ids) for one in features)
+        return tokens * encoder.config.hidden_size * 4 <= LARGEST_FILE
+
+    def attach(self, batch: Batch, numbers: npt.NDArray[Any]) -> Batch:
+        """The batch with the states of its features, which have these numbers."""
+        for block in np.unique(self._block_of[numbers]):
+            if not self._is_done[block]:
+                self._compute(int(block))
+        states = np.concatenate(
+            [self._states[self._starts[number] : self._ends[number]] for number in numbers]
+        )
+        hidden = torch.from_numpy(states).to(batch.rows.input_ids.device)
+        return replace(batch, lower_states=LowerStates(hidden, self.num_layers))
+
+    def _compute(self, block: int) -> None:
+        chosen = self._blocks[block]
+        device = next(self.encoder.parameters()).device
+        batch = collate([self.features[index] for index in chosen]).to(device)
+        with torch.no_grad():
+            states = self.encoder.lowest_states(batch.rows, self.num_layers).float().cpu().numpy()
+        start = 0
+        for index in chosen:
+            size = int(self._ends[index] - self._starts[index])
+            self._states[self._starts[index] : self._ends[index]] = states[start : start + size]
+            start += size
+        self._is_done[block] = True
+
+
+# Trains only the rows of the word embeddings that the training data uses.
+#
+# A row that no example uses gets no gradient, so AdamW keeps its moments at 0 and only decays it:
+# after steps 0 to s - 1 it is its first value times the product of 1 - rate * decay.  These rows
+# are half of a small model's parameters.  Without them the gradient, its norm, the moments and the
+# update take less time and memory, and no result changes.  V vocabulary, U rows in use, H width.
+
+
+def used_vocabulary(model: nn.Module, features: Sequence[Features]) -> "UsedVocabulary | None":
+    """The rows that the features use; None where the word embeddings are not trained."""
+    embedding = encoder_of(model).word_embeddings
+    return UsedVocabulary(embedding, features) if embedding.weight.requires_grad else None
+
+
+class UsedVocabulary:
+    """Swaps the embedding's (V, H) weight for the (U, H) rows in use during training steps.
+
+    Args:
+        embedding: the word embeddings with their weight of step 0.
+        features: the training data.
+    """
+
+    def __init__(self, embedding: nn.Embedding, features: Sequence[Features]) -> None:
+        self.embedding = embedding
+        self.first_weight = embedding.weight.detach()
+        used = np.unique(np.concatenate([one.input_ids for one in features]))
+        self.used = torch.from_numpy(used.astype(np.int64))
+        self.number_of = torch.zeros(embedding.num_embeddings, dtype=torch.int64)
+        self.number_of[self.used] = torch.arange(len(used))
+        self.used = self.used.to(embedding.weight.device)
+        self.number_of = self.number_of.to(embedding.weight.device)
+        self.weight = nn.Parameter(self.first_weight[self.used])
+        self.narrow()
+
+    def narrow(self) -> None:
+        """Give the embedding only the rows in use."""
+        self.embedding.weight = self.weight
+
+    def renumber(self, batch: Batch) -> Batch:
+        """The batch with its input_ids as numbers of rows in use."""
+        rows = replace(batch.rows, input_ids=self.number_of[batch.rows.input_ids])
+        return replace(batch, rows=rows)
+
+    @contextmanager
+    def whole(self, unused_factor: float) -> Iterator[None]:
+        """Within the block the embedding has its (V, H) weight, unused rows times the factor.
+
+        Changes that the block makes to rows in use, by loading a checkpoint, stay.
+        """
+        self.restore(unused_factor)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                self.weight.copy_(self.embedding.weight[self.used])
+            self.narrow()
+
+    def restore(self, unused_factor: float) -> None:
+        """Give the embedding its (V, H) weight, until ``narrow``."""
+        whole = self.first_weight * unused_factor
+        whole[self.used] = self.weight.detach()
+        self.embedding.weight = nn.Parameter(whole)
+
 
 Loss = Callable[[nn.Module, Batch], Tensor]
 """The weighted sum of the batch's losses: each example's loss times its features' weight."""

@@ -22,26 +22,24 @@ import torch
 
 from tidybert.errors import DivergedError, TrainingError, WeightsError, is_out_of_memory
 from tidybert.modeling.kernels.transfer import Fetched
-from tidybert.training.changes import Changes
-from tidybert.training.divergence import BadSteps
-from tidybert.training.figures import LaunchedStep, StepFigures
-from tidybert.training.interruption import StopRequest, TrainingInterrupted
+from tidybert.training.determinism import seeds_allowed
+from tidybert.training.distributed import give_up_gathered, load_weights, whole
+from tidybert.training.figures import BadSteps, LaunchedStep, StepFigures
+from tidybert.training.interruption import StopRequest, TrainingInterrupted, Watchdog
 from tidybert.training.objective import Objective, Work
 from tidybert.training.optimization import begin_step, update
-from tidybert.training.random_numbers import seeds_allowed
 from tidybert.training.reports import StepReport, TrainingCallbacks, TrainingResult
 from tidybert.training.runs.run_checkpoints import (
     AsModel,
     Checkpoint,
+    RunIdentity,
     TrainingState,
     check_fits,
     load_optimizer,
     optimizer_tensors,
 )
-from tidybert.training.runs.run_identity import RunIdentity
 from tidybert.training.runs.run_record import RunRecord
-from tidybert.training.sharding import give_up_gathered, load_weights, whole
-from tidybert.training.watchdog import Watchdog
+from tidybert.training.training_arguments import Changes
 
 AnyObjective = TypeVar("AnyObjective", bound=Objective)
 

@@ -18,10 +18,8 @@ from tidybert.modeling.kernels.answer_layers import (
     plan_answers,
     use_int8,
 )
-from tidybert.modeling.kernels.chosen_threads import ChosenThreads
-from tidybert.modeling.kernels.int8_linear import MOST_ROWS, SIZE_OF, largest_weight
-from tidybert.modeling.kernels.linear import PackedLinear
-from tidybert.modeling.kernels.threads import on_one_thread
+from tidybert.modeling.kernels.linear import MOST_ROWS, SIZE_OF, PackedLinear, largest_weight
+from tidybert.modeling.kernels.threads import ChosenThreads, on_one_thread
 from tidybert.modeling.rows import Rows
 
 CONFIG = BertConfig(

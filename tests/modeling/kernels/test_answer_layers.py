@@ -11,7 +11,7 @@ from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.modeling.kernels import answer_layers as module
 from tidybert.modeling.kernels.answer_layers import AnswerLayer, use_int8
-from tidybert.modeling.kernels.int8_linear import largest_weight
+from tidybert.modeling.kernels.linear import largest_weight
 from tidybert.modeling.rows import Rows
 
 needs_int8 = pytest.mark.skipif(not largest_weight(), reason="no exact 8-bit products here")

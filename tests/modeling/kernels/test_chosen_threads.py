@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tidybert.modeling.kernels.chosen_threads import ChosenThreads
+from tidybert.modeling.kernels.threads import ChosenThreads
 
 QUIET = {1: 6e-3, 2: 4e-3}
 BUSY = {1: 7e-3, 2: 15e-3}

@@ -17,10 +17,14 @@ from tests.modeling.attention_batches import (
 from torch import Tensor
 
 from tidybert.modeling.attention import plain_attention
-from tidybert.modeling.kernels import grouped_attention as grouped
-from tidybert.modeling.kernels.fast_attention import attention, choose_body, first_row_attention
-from tidybert.modeling.kernels.grouped_attention import grouped_attention
-from tidybert.modeling.kernels.trained_attention import trained_attention
+from tidybert.modeling.kernels import fast_attention as grouped
+from tidybert.modeling.kernels.fast_attention import (
+    attention,
+    choose_body,
+    first_row_attention,
+    grouped_attention,
+    trained_attention,
+)
 from tidybert.modeling.rows import Rows
 
 

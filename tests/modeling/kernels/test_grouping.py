@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.modeling.kernels.grouped_attention import are_in_order, groups_of
+from tidybert.modeling.kernels.fast_attention import are_in_order, groups_of
 from tidybert.modeling.rows import Rows
 
 lengths_of_a_batch = st.lists(st.integers(1, 90), min_size=1, max_size=12)

@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.modeling.kernels import int8_linear as module
-from tidybert.modeling.kernels.int8_linear import (
+from tidybert.modeling.kernels import linear as module
+from tidybert.modeling.kernels.linear import (
     MOST_ROWS,
     Int8Linear,
     largest_weight,
@@ -110,7 +110,7 @@ def test_a_hash_tells_layers_apart() -> None:
 
 _PROBE = """
 import torch
-from tidybert.modeling.kernels.int8_linear import Int8Linear, largest_weight, plain_int8_linear
+from tidybert.modeling.kernels.linear import Int8Linear, largest_weight, plain_int8_linear
 hidden, weight = torch.arange(640.0).view(20, 32).sin(), torch.arange(1600.0).view(50, 32).cos()
 found = Int8Linear(weight, torch.zeros(50))(hidden)
 plain = plain_int8_linear(hidden, weight, torch.zeros(50), largest_weight())

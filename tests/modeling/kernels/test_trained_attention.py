@@ -13,9 +13,8 @@ from tests.modeling.attention_batches import (
 from torch import Tensor
 
 from tidybert.modeling.attention import plain_attention
-from tidybert.modeling.kernels import trained_attention as module
-from tidybert.modeling.kernels.grouped_attention import groups_of
-from tidybert.modeling.kernels.trained_attention import trained_attention
+from tidybert.modeling.kernels import fast_attention as module
+from tidybert.modeling.kernels.fast_attention import groups_of, trained_attention
 
 
 # 1e-6 is rounded to no dropout at all, yet masks are drawn.

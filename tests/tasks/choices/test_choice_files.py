@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError, UsageError, in_python
-from tidybert.files.raw_rows import Problem
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
+from tidybert.files.reading import ReadOptions, ReadReport
+from tidybert.files.rows import Problem
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example, read_choices
 
 SWAG = """,video-id,fold-ind,startphrase,sent1,sent2,gold-source,\

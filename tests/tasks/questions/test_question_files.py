@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError, UsageError, in_python
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
+from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.tasks.questions.question_files import (
     QuestionExample,
     read_questions,

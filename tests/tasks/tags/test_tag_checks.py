@@ -4,9 +4,8 @@ from collections.abc import Sequence
 
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.errors import in_python
-from tidybert.tasks.tags.tag_features import tagged_features
-from tidybert.tasks.tags.tagged_sentences import TaggedExample
-from tidybert.tasks.tags.tagging import Tagging
+from tidybert.tasks.tags.tag_files import TaggedExample
+from tidybert.tasks.tags.tagging import Tagging, tagged_features
 from tidybert.tokenization import BertTokenizer
 
 TOKENIZER = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcd"])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from tidybert.data.long_texts import most_context, windows_of
 from tidybert.errors import UsageError
-from tidybert.tasks.tags.tag_features import tagged_features
-from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tasks.tags.tag_files import TaggedExample
+from tidybert.tasks.tags.tagging import tagged_features
 from tidybert.tokenization import BertTokenizer
 
 REST = [f"##{letter}" for letter in "abcd"]

@@ -9,12 +9,9 @@ from typing import Any
 import pytest
 
 from tidybert.errors import DataError, UsageError, in_python
-from tidybert.files.read_options import ReadOptions
-from tidybert.files.read_report import ReadReport
-from tidybert.files.reading import Reading
+from tidybert.files.reading import Reading, ReadOptions, ReadReport
 from tidybert.metrics.entity_scores import entities
-from tidybert.tasks.tags.tag_files import read_tagged
-from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tasks.tags.tag_files import TaggedExample, read_tagged
 
 CONLL = """-DOCSTART- -X- O
 

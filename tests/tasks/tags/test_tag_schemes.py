@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.metrics.entity_scores import Entity, entities
-from tidybert.tasks.tags.tagged_sentences import TagKind, as_iob2, is_entity_tag, kind_of
+from tidybert.tasks.tags.tag_files import TagKind, as_iob2, is_entity_tag, kind_of
 
 # The same two sentences: two persons that touch, a place, an organisation of three words.
 WRITTEN = {

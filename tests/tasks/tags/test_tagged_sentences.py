@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.tasks.tags.tagged_sentences import TaggedExample, split_text, untagged
+from tidybert.tasks.tags.tag_files import TaggedExample, split_text, untagged
 from tidybert.tokenization import BertTokenizer
 
 

@@ -17,14 +17,13 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
 from tidybert.data.features import Features
 from tidybert.errors import DataError
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.entity_scores import entities
-from tidybert.tasks.tags.tag_files import read_tagged
-from tidybert.tasks.tags.tagged_sentences import TaggedExample
+from tidybert.tasks.tags.tag_files import TaggedExample, read_tagged
 from tidybert.tasks.tags.tagging import Tagging
 from tidybert.tasks.task_options import WindowOptions
 from tidybert.tokenization import BertTokenizer

@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from tidybert.tasks.vectors import losses
-from tidybert.tasks.vectors.in_batch import TextNumbers, ignored_candidates
-from tidybert.tasks.vectors.vector_examples import VectorExample
+from tidybert.tasks.vectors.vector_examples import TextNumbers, VectorExample, ignored_candidates
 
 
 def vectors(*shape: int, seed: int = 0) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tidybert.data.features import Features
 from tidybert.tasks.vectors import losses
-from tidybert.tasks.vectors.taught_vectors import TaughtVectors, of_scores, of_vectors
+from tidybert.tasks.vectors.vector_training import TaughtVectors, of_scores, of_vectors
 
 
 def random_vectors(count: int, width: int = 6) -> Tensor:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidybert.tokenization.fast.chunk_table import ChunkTable
+from tidybert.tokenization.fast.chunks import ChunkTable
 
 # Few different words, so that keys share some of theirs and come again.
 WORDS = [1, 2, 3, 2**8, 2**63, 2**64 - 1]

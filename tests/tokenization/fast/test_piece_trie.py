@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.tokenization import SPECIAL_TOKENS, Vocabulary, WordPiece
-from tidybert.tokenization.fast.piece_trie import PieceTrie
+from tidybert.tokenization.fast.block_encoder import PieceTrie
 
 SYLLABLES = Vocabulary(
     [

@@ -12,9 +12,12 @@ from tidybert.corpus.documents import read_documents
 from tidybert.errors import DataError, UsageError
 from tidybert.tokenization import BasicTokenizer, BertTokenizer, Vocabulary
 from tidybert.tokenization.learning import vocabulary_training as training
-from tidybert.tokenization.learning.pruning import pruned
-from tidybert.tokenization.learning.vocabulary_training import measure_fit, train_vocabulary
-from tidybert.tokenization.learning.word_counts import WordCounts
+from tidybert.tokenization.learning.vocabulary_training import (
+    WordCounts,
+    measure_fit,
+    pruned,
+    train_vocabulary,
+)
 from tidybert.tokenization.vocabulary import SPECIAL_TOKENS
 
 

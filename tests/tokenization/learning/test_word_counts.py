@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tidybert.errors import TextError
 from tidybert.tokenization import BasicTokenizer
-from tidybert.tokenization.learning import word_counts
-from tidybert.tokenization.learning.word_counts import WordCounts
+from tidybert.tokenization.learning import vocabulary_training as word_counts
+from tidybert.tokenization.learning.vocabulary_training import WordCounts
 
 TEXTS = ["The cat, the CAT-dog.", "Café café\tthé", "", "中国 中国人", "x" * 101]
 

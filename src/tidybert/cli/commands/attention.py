@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import print_json, print_line
-from tidybert.cli.picture_files import check_picture, write_picture
+from tidybert.cli.output import check_picture, print_json, print_line, write_picture
 from tidybert.errors import UsageError
 
 if TYPE_CHECKING:
-    from tidybert.explain.shown import Shown
+    from tidybert.explain.explained_text import Shown
 
 # The queries, keys and values are for Python.
 _IN_JSON: Final = ("text", "text_pair", "encoding", "layer", "head", "causal", "scores", "probs")

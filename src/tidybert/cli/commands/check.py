@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import typer
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import (
     MAX_WIDTH,
@@ -22,7 +22,7 @@ from tidybert.cli.output import (
 )
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError, in_shell
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 from tidybert.tasks.registry import task_flags, task_names
 from tidybert.tasks.task_options import TaskOptions
 
@@ -88,8 +88,7 @@ def _check(
     file: str, task: str, given: CheckFlags, read: ReadOptions, options: TaskOptions
 ) -> None:
     from tidybert.checking import check_examples
-    from tidybert.files.read_report import ReadReport
-    from tidybert.files.reading import Reading
+    from tidybert.files.reading import Reading, ReadReport
     from tidybert.tasks.labelled_examples import read_all
     from tidybert.tasks.registry import task_class
 
@@ -130,7 +129,7 @@ def _check(
         if not given.json:
             note("--out DIR writes all findings: a page, and CSVs to fill in")
     else:
-        from tidybert.reporting.check_page import write_check
+        from tidybert.reporting.report_page import write_check
 
         note(f"page: {write_check(contents, given.out)}")
         if found.labels is not None:
@@ -143,7 +142,7 @@ def _check(
 
 def _read_pool(job: "AnyTask", path: str, skip_bad_rows: bool, like: "Reading") -> list[Any]:
     """Texts without labels, from a file that is mostly laid out as the labelled one."""
-    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import ReadReport
 
     report = ReadReport()
     found = list(

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line
 from tidybert.errors import UsageError, suggestion
-from tidybert.files.wording import count_of
+from tidybert.files.rows import count_of
 
 if TYPE_CHECKING:
     from tidybert.export.onnx_export import Exported
@@ -51,10 +51,9 @@ def convert(
 
     tidybert reports what gets lost, and reads each form but onnx as a MODEL.
     """
-    from tidybert.checkpoints.converting import WRITERS
+    from tidybert.checkpoints.converting import DTYPES, WRITERS
     from tidybert.checkpoints.converting import convert as write
     from tidybert.checkpoints.model_directory import ModelDirectory
-    from tidybert.checkpoints.whole_model import DTYPES
 
     _check("--to", given.to, [*WRITERS, _ONNX])
     _check_uses(given)
@@ -129,7 +128,7 @@ def _export(model: str, directory: Path, given: ConvertFlags) -> None:
 
 def _scores(predictor: "Predictor", done: "Exported", given: ConvertFlags) -> dict[str, float]:
     """The task's metric of the model, and of each of its ONNX files."""
-    from tidybert.export.onnx_model import OnnxModel
+    from tidybert.export.onnx_export import OnnxModel
     from tidybert.inference.measurement import measure
 
     has_choices = done.architecture == "BertForMultipleChoice"

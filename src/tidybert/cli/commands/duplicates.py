@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Final
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, note, note_reading, print_part
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 
 MOST_USED: Final = ("threshold", "model", "out", "text", "format", "device")
 
@@ -44,7 +44,7 @@ def duplicates(
     )
     from tidybert.data.corrections import csv_text
     from tidybert.data.features import example_features
-    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import ReadReport
     from tidybert.files.text_files import read_examples
     from tidybert.inference.embedding import Embedder
     from tidybert.storage.atomic_files import atomic_write_text

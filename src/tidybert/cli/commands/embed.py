@@ -8,18 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.cluster_work import refuse_cluster_flags, run_on_cluster
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note_reading, note_texts_done, resumable
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 
 if TYPE_CHECKING:
     from tidybert.files.text_examples import TextExample
+    from tidybert.inference.answer_files import Layout
     from tidybert.inference.embedding import Embedder
-    from tidybert.inference.vector_formats import Layout
 
 MOST_USED: Final = (
     "pooling", "layers", "combine", "normalize", "dtype", "out", "resume", "max_seq_length", "text",
@@ -116,12 +116,11 @@ def _options(given: EmbedFlags) -> dict[str, Any]:
 
 
 def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
-    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import ReadReport
     from tidybert.files.text_files import read_examples
-    from tidybert.inference.arrivals import as_it_comes
+    from tidybert.inference.answer_files import Layout, format_of, write_vectors
     from tidybert.inference.embedding import Embedder
-    from tidybert.inference.vector_files import write_vectors
-    from tidybert.inference.vector_formats import Layout, format_of
+    from tidybert.inference.forward import as_it_comes
 
     read_examples.formats.check(file, read.format)
     pooling = None if given.pooling == "token" else cast(Any, given.pooling)
@@ -162,7 +161,7 @@ def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
 
 def _check(given: EmbedFlags) -> None:
     from tidybert.checkpoints.sentence_form import POOLINGS
-    from tidybert.inference.vector_formats import DTYPES
+    from tidybert.inference.answer_files import DTYPES
 
     for flag, value, known in (
         ("--pooling", given.pooling, (*POOLINGS, "token")),
@@ -178,8 +177,7 @@ def _print(
     embedder: "Embedder", examples: "Iterator[TextExample]", layout: "Layout"
 ) -> tuple[int, int]:
     """Print JSON lines; returns the numbers of texts and of those that were cut."""
-    from tidybert.inference.vector_files import chunk_size, embedded_chunks
-    from tidybert.inference.vector_formats import JsonLines
+    from tidybert.inference.answer_files import JsonLines, chunk_size, embedded_chunks
 
     lines, largest = JsonLines(layout), chunk_size(embedder, layout)
     num_texts = num_truncated = 0

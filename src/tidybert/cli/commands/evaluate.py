@@ -7,11 +7,11 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import check_format, note, print_json
 from tidybert.cli.progress import shown_texts
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 import typer
 
 from tidybert.catalog import DEFAULT_MODEL
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.errors import DataError, UsageError
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 
 if TYPE_CHECKING:
-    from tidybert.inference.fill_mask import MaskFiller
+    from tidybert.inference.pretraining_heads import MaskFiller
 
 # Characters of a long text that are shown on each side of the word.
 _CONTEXT: Final = 60
@@ -48,7 +48,7 @@ def fill_mask(
 ) -> None:
     """Fill in each [MASK] of a text with its likeliest words."""
     from tidybert.files.text_files import read_examples
-    from tidybert.inference.fill_mask import MaskFiller
+    from tidybert.inference.pretraining_heads import MaskFiller
 
     texts = texts or []
     if "[MASK]" in model:
@@ -84,9 +84,9 @@ def _fill_file(
     words: list[str] | None,
 ) -> None:
     """Print a JSON line for each text of a file, as it comes."""
-    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import ReadReport
     from tidybert.files.text_files import read_examples
-    from tidybert.inference.arrivals import as_it_comes
+    from tidybert.inference.forward import as_it_comes
 
     report = ReadReport()
     examples = read_examples(

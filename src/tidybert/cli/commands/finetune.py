@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 import typer
 
 from tidybert.catalog import DEFAULT_MODEL
-from tidybert.cli import shared_flags as flags
-from tidybert.cli.config_file import note_changed
-from tidybert.cli.flags import PanelCommand, takes
+from tidybert.cli import flags
+from tidybert.cli.flags import PanelCommand, note_changed, takes
 from tidybert.cli.output import note, print_json
 from tidybert.errors import in_shell
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.tasks.registry import task_flags, task_names, unused_flags
 from tidybert.tasks.task_options import TaskOptions
@@ -130,7 +129,7 @@ def finetune(
 def _show(finished: "FinetunedModel[Any]", given: FinetuneFlags) -> None:
     """Print the metrics, and say how the training went."""
     from tidybert.cli.results import note_trained, print_metrics, trained_figures
-    from tidybert.finetuning.collapse import collapse_message
+    from tidybert.finetuning.finetuning_run import collapse_message
 
     result, out = finished.result, given.out
     if given.json:

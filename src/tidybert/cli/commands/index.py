@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.cluster_work import refuse_cluster_flags, run_on_cluster
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, note_reading, note_texts_done
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 
 if TYPE_CHECKING:
     from tidybert.files.text_examples import TextExample
@@ -53,11 +53,11 @@ def index(
     from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.checkpoints.sentence_form import POOLINGS
     from tidybert.checkpoints.sentence_reading import read_sentence_form
-    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import ReadReport
     from tidybert.files.text_files import read_examples
     from tidybert.inference.embedding import Embedder
     from tidybert.modeling.kernels.nearest_vectors import DTYPES
-    from tidybert.search.index_writer import write_index
+    from tidybert.search.index_files import write_index
     from tidybert.storage.output_lock import output_lock
 
     for flag, value, known in (
@@ -117,7 +117,7 @@ def index(
 def _index_on_cluster(
     model: str, file: str, given: IndexFlags, read: ReadOptions, options: dict[str, Any]
 ) -> None:
-    from tidybert.cluster.indexing import IndexWork, index_files
+    from tidybert.cluster.file_job import IndexWork, index_files
 
     work = IndexWork(model=model, options=options, read=read, skip_bad_rows=given.skip_bad_rows)
     do = partial(index_files, work, dtype=given.dtype)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, print_json, print_line, print_table
 
@@ -65,7 +65,7 @@ def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
                 "go_on": unfinished.command(),
             }
     if given.verify:
-        from tidybert.checkpoints.verification import verify
+        from tidybert.checkpoints.model_directory import verify
 
         verified = verify(model)
         found["verified"] = verified.against or "nothing to compare with: no tidybert.json"
@@ -82,7 +82,7 @@ def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
 
 
 def _show_checkpoints(run: Path, *, as_json: bool) -> None:
-    from tidybert.reporting.checkpoint_table import checkpoint_rows
+    from tidybert.reporting.training_history import checkpoint_rows
 
     rows = checkpoint_rows(run)
     if as_json:

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, resumable
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import in_shell
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 
 if TYPE_CHECKING:
-    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import ReadReport
     from tidybert.tasks.vectors.vector_examples import VectorExample
 
 MOST_USED: Final = (
@@ -55,7 +55,7 @@ def mine(model: flags.ModelArgument, *, given: MineFlags, read: ReadOptions) -> 
     """
     from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.checkpoints.sentence_reading import read_sentence_form
-    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import ReadReport
     from tidybert.files.text_files import read_examples
     from tidybert.inference.embedding import Embedder
     from tidybert.inference.hard_negatives import HardNegatives, MiningOptions

@@ -8,11 +8,11 @@ from typing import Annotated, Any, cast
 import typer
 
 from tidybert.catalog import DEFAULT_MODEL
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note_reading, print_answers, print_json, print_line
 from tidybert.errors import UsageError
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +39,10 @@ def next_sentence(
     Without MODEL, A needs more than one word. With --json it prints {"follows", "num_tokens",
     "truncated"}.
     """
-    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import ReadReport
     from tidybert.files.text_examples import TextExample
     from tidybert.files.text_files import read_examples
-    from tidybert.inference.next_sentence import NextSentencePredictor
+    from tidybert.inference.pretraining_heads import NextSentencePredictor
 
     if first is not None and second is None and " " in model and not Path(model).is_dir():
         model, first, second = DEFAULT_MODEL, model, first

@@ -10,7 +10,7 @@ import typer
 
 from tidybert.catalog import obtainable
 from tidybert.checkpoints.unfinished import find_unfinished
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.commands.serve import named, server_rooms
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.cluster_work import refuse_cluster_flags, run_on_cluster
 from tidybert.cli.flags import takes
 from tidybert.cli.output import (
@@ -25,7 +25,7 @@ from tidybert.cli.output import (
 )
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import DataError, UsageError
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 
 if TYPE_CHECKING:
     from tidybert.inference.answer_files import AnswerForm
@@ -118,7 +118,7 @@ def _predict_on_cluster(run: str, file: str, given: PredictFlags, read: ReadOpti
 
 
 def _predict(run: str, file: str, given: PredictFlags, read: ReadOptions) -> None:
-    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import ReadReport
     from tidybert.inference.answer_files import LINES, OFFICIAL, top_lines, write_answers
     from tidybert.inference.predictor import Predictor
 

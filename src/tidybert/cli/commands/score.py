@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
-from tidybert.files.read_options import ReadOptions
+from tidybert.files.reading import ReadOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +35,10 @@ def score(
     A language model predicts each token from those before it. A BERT predicts each from all
     others, masked in turn: that gives a pseudo-perplexity, and the two cannot be compared.
     """
-    from tidybert.files.read_report import ReadReport
+    from tidybert.files.reading import ReadReport
     from tidybert.files.text_files import read_examples
-    from tidybert.inference.arrivals import as_it_comes
-    from tidybert.inference.scoring import TextScorer
+    from tidybert.inference.forward import as_it_comes
+    from tidybert.inference.language_model import TextScorer
 
     read_examples.formats.check(file, read.format)
     scorer = TextScorer(

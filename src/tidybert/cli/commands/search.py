@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line
 from tidybert.errors import DataError, UsageError
 
 if TYPE_CHECKING:
-    from tidybert.search.hit import Hit
-    from tidybert.search.index import Index
+    from tidybert.search.index import Hit, Index
 
 MOST_USED: Final = ("top_k", "json", "rerank", "candidates", "model", "device")
 _SHOWN_COLUMNS: Final = 200
@@ -65,7 +64,7 @@ def search(
     index.count(given.top_k)
     reranker = None
     if given.rerank is not None:
-        from tidybert.inference.cross_encoder import CrossEncoder
+        from tidybert.inference.predictor import CrossEncoder
 
         reranker = CrossEncoder.open(
             given.rerank, device=given.device, allow_pickle=given.allow_pickle

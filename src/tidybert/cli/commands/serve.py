@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final
 
 import typer
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import is_quiet, note
 from tidybert.errors import UsageError

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_table
 

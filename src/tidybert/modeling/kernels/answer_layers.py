@@ -16,14 +16,20 @@ from torch import Tensor, nn
 
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.encoder import BertEncoder, BertLayer, LowerStates
-from tidybert.modeling.kernels.chosen_threads import ChosenThreads
-from tidybert.modeling.kernels.grouped_attention import (
+from tidybert.modeling.kernels.fast_attention import (
     grouped_attention,
     grouped_first_row_attention,
 )
-from tidybert.modeling.kernels.int8_linear import MOST_ROWS, SIZE_OF, Int8Linear, largest_weight
-from tidybert.modeling.kernels.linear import Linear, PackedLinear, linear
-from tidybert.modeling.kernels.threads import on_one_thread, return_freed_memory
+from tidybert.modeling.kernels.linear import (
+    MOST_ROWS,
+    SIZE_OF,
+    Int8Linear,
+    Linear,
+    PackedLinear,
+    largest_weight,
+    linear,
+)
+from tidybert.modeling.kernels.threads import ChosenThreads, on_one_thread, return_freed_memory
 from tidybert.modeling.rows import Rows
 
 # With larger ones an activation could pass float32's range, and rounding would hide that.

@@ -5,19 +5,365 @@ PyTorch's variable-length flash attention (Dao et al. 2022, "FlashAttention").
 T tokens, B sequences, H width, N heads.
 """
 
-from collections.abc import Callable
-from typing import Final
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tidybert.modeling.kernels.grouped_attention import (
-    grouped_attention,
-    grouped_first_row_attention,
-)
+from tidybert.modeling.kernels.dropout import dropout, keep_mask
 from tidybert.modeling.kernels.linear import float32_on_a_cpu
-from tidybert.modeling.kernels.trained_attention import trained_attention
+from tidybert.modeling.kernels.transfer import to_device
 from tidybert.modeling.rows import Rows
+
+# Attention over groups of sequences of similar length, by PyTorch's scaled_dot_product_attention.
+#
+# A group is a dense block of b sequences of s cells, of which t hold a token.
+# T tokens, N heads, D head width, H width.
+
+GROUP_COST: Final = 1024
+"""How many padded cells of scores a head cost as much time as a further group.
+
+Measured forward and backward on batches of short and long texts: 256 to 2048 are equal within
+noise; 4096 takes half as long again if most texts have one length.
+"""
+_WITHOUT_CUDNN: Final = [
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
+# On CUDA a group is some twenty launches, and a million cells of scores are faster than those.
+_GROUP_COST_CUDA: Final = 2**20
+# Forward alone, on a CPU, only equal lengths go together: inference has batches of similar lengths,
+# which take a fifth less time without padding and its copies.
+_GROUP_COST_FORWARD: Final = 0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Sequences of similar length as one dense block of (b, s) cells.
+
+    ``members`` (b,) int64 are the sequences' numbers in the batch.
+    ``gather`` (b * s,) int64 names the row of each cell, row 0 where a sequence is shorter than s.
+    ``cells`` (t,) int64 names the cells that hold a token, in the order of their ``rows`` (t,).
+    ``key_bias`` is None where all lengths are equal, else (b, 1, s) float32: 0 for a token, -inf
+    past a sequence's end.  ``start`` is the first row where lengths are equal and the rows follow
+    each other, else None.
+    """
+
+    size: int
+    length: int
+    members: Tensor
+    gather: Tensor
+    cells: Tensor
+    rows: Tensor
+    key_bias: Tensor | None
+    start: int | None
+
+    @property
+    def _span(self) -> slice:
+        """The group's rows, where they follow each other."""
+        assert self.start is not None
+        return slice(self.start, self.start + self.size * self.length)
+
+    def take(self, hidden: Tensor) -> Tensor:
+        """(b * s, C): the cells' rows of ``hidden`` (T, C); a view where they follow each other."""
+        return hidden[self._span] if self.start is not None else hidden.index_select(0, self.gather)
+
+    def heads(self, joint: Tensor, parts: int, num_heads: int) -> Tensor:
+        """(parts, b, N, s, D): a joint projection (T, parts * H), by part and head."""
+        block = self.take(joint).view(self.size, self.length, parts, num_heads, -1)
+        return block.permute(2, 0, 3, 1, 4)
+
+    def tokens(self, block: Tensor) -> Tensor:
+        """(t, C): the cells of a (b, s, ...) block that hold a token, in the order of ``rows``."""
+        cells = block.reshape(self.size * self.length, -1)
+        return cells if self.key_bias is None else cells.index_select(0, self.cells)
+
+    def put(self, target: Tensor, block: Tensor) -> None:
+        """Write the tokens of a (b, s, ...) block to their rows of ``target`` (T, C)."""
+        if self.start is not None:
+            target[self._span].view(block.shape).copy_(block)
+        else:
+            target.index_copy_(0, self.rows, self.tokens(block))
+
+
+def grouped_attention(
+    query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, causal: bool = False
+) -> Tensor:
+    """Context (T, H) from the joint projection (T, 3H); ``probability`` drops attention weights."""
+    if len(rows.lengths) == 1 and probability == 0.0:
+        query, key, value = _heads_of_one(query_key_value, 3, num_heads)
+        block = functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+        return block.transpose(1, 2).reshape(query_key_value.shape[0], -1)
+    groups = groups_of(rows, _group_cost(query_key_value))
+    parts = []
+    for group in groups:
+        block = _fused(group.heads(query_key_value, 3, num_heads), group, probability, causal)
+        parts.append(group.tokens(block.transpose(1, 2)))
+    if are_in_order(rows):
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+    context = query_key_value.new_empty(query_key_value.shape[0], query_key_value.shape[1] // 3)
+    return context.index_copy(0, torch.cat([group.rows for group in groups]), torch.cat(parts))
+
+
+def grouped_first_row_attention(
+    query: Tensor, key_value: Tensor, rows: Rows, num_heads: int, probability: float
+) -> Tensor:
+    """Context (B, H) of first tokens from their queries (B, H) and all keys and values (T, 2H)."""
+    width = query.shape[1] // num_heads
+    if len(rows.lengths) == 1 and probability == 0.0:
+        first = query.view(1, num_heads, 1, width)
+        key, value = _heads_of_one(key_value, 2, num_heads)
+        found = functional.scaled_dot_product_attention(first, key, value)
+        return found.reshape(1, -1)
+    groups = groups_of(rows, _group_cost(key_value))
+    parts = []
+    for group in groups:
+        first = query.index_select(0, group.members).view(group.size, num_heads, 1, width)
+        key, value = group.heads(key_value, 2, num_heads)
+        mask = None if group.key_bias is None else group.key_bias[:, None].to(query.dtype)
+        if probability > 0.0:
+            # No fused kernel has dropout on a CPU, and its decomposition would draw a float each.
+            scores = first @ key.transpose(-1, -2) / math.sqrt(width)
+            probs = (scores if mask is None else scores + mask).softmax(-1)
+            found = dropout(probs, probability, True) @ value
+        else:
+            found = functional.scaled_dot_product_attention(first, key, value, attn_mask=mask)
+        parts.append(found.reshape(group.size, -1))
+    if are_in_order(rows):
+        return torch.cat(parts)
+    order = torch.cat([group.members for group in groups])
+    return torch.empty_like(query).index_copy(0, order, torch.cat(parts))
+
+
+def _heads_of_one(joint: Tensor, parts: int, num_heads: int) -> Tensor:
+    """(parts, 1, N, T, D): ``Group.heads`` of a batch of one sequence."""
+    return joint.view(1, joint.shape[0], parts, num_heads, -1).permute(2, 0, 3, 1, 4)
+
+
+def _fused(heads: Tensor, group: Group, probability: float, causal: bool) -> Tensor:
+    """(b, N, s, D) from queries, keys and values (3, b, N, s, D)."""
+    query, key, value = heads
+    mask = _mask(group, query, causal)
+    is_causal = causal and mask is None
+    if query.is_cuda and probability > 0.0:
+        # cuDNN's kernel rounds the rate to sixteenths on Hopper (PyTorch's issue 174245).
+        with sdpa_kernel(_WITHOUT_CUDNN):
+            return functional.scaled_dot_product_attention(
+                query, key, value, attn_mask=mask, dropout_p=probability, is_causal=is_causal
+            )
+    return functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=probability, is_causal=is_causal
+    )
+
+
+def _mask(group: Group, query: Tensor, causal: bool) -> Tensor | None:
+    """(b, 1, s, s), added to the scores; None where lengths are equal."""
+    if group.key_bias is None:
+        return None
+    mask = group.key_bias[:, None].to(query.dtype)
+    if causal:
+        length = group.length
+        future = torch.full((length, length), -math.inf, dtype=query.dtype, device=query.device)
+        mask = mask + future.triu(1)
+    return mask.expand(group.size, 1, group.length, group.length)
+
+
+def _group_cost(projected: Tensor) -> int:
+    if projected.is_cuda:
+        return _GROUP_COST_CUDA
+    is_forward = not (torch.is_grad_enabled() and projected.requires_grad)
+    return _GROUP_COST_FORWARD if is_forward else GROUP_COST
+
+
+def groups_of(rows: Rows, cost: int) -> tuple[Group, ...]:
+    """The sequences by similar length, the longest first; computed once for each ``cost``.
+
+    A group ends where its padding would be more than ``cost`` cells of one head's scores.
+    """
+    if cost not in rows.derived:
+        starts = np.concatenate([[0], np.cumsum(rows.lengths)])
+        lengths = np.array(rows.lengths)
+        # A tensor made in inference mode could not serve a backward later.
+        with torch.inference_mode(False):
+            rows.derived[cost] = tuple(
+                _group(starts, lengths, members, rows.input_ids.device)
+                for members in _similar_lengths(lengths, cost)
+            )
+    groups: tuple[Group, ...] = rows.derived[cost]
+    return groups
+
+
+def are_in_order(rows: Rows) -> bool:
+    """Whether the groups' rows, one group after the other, are the rows in their order."""
+    if are_in_order not in rows.derived:
+        rows.derived[are_in_order] = list(rows.lengths) == sorted(rows.lengths, reverse=True)
+    return bool(rows.derived[are_in_order])
+
+
+def _similar_lengths(lengths: npt.NDArray[np.int64], cost: int) -> list[npt.NDArray[np.int64]]:
+    """Cut the sequences, sorted by length, where the padding would exceed ``cost`` cells."""
+    order = np.argsort(-lengths, kind="stable")
+    groups: list[npt.NDArray[np.int64]] = []
+    start = waste = 0
+    for place, member in enumerate(order):
+        longest = int(lengths[order[start]])
+        waste += longest**2 - int(lengths[member]) ** 2
+        if waste > cost:
+            groups.append(order[start:place])
+            start, waste = place, 0
+    groups.append(order[start:])
+    return groups
+
+
+def _group(
+    starts: npt.NDArray[np.int64],
+    lengths: npt.NDArray[np.int64],
+    members: npt.NDArray[np.int64],
+    device: torch.device,
+) -> Group:
+    begins, member_lengths = starts[members], lengths[members]
+    longest = int(member_lengths.max())
+    columns = np.arange(longest)
+    is_token = columns < member_lengths[:, None]
+    gather = np.where(is_token, begins[:, None] + columns, 0).reshape(-1)
+    cells = is_token.reshape(-1).nonzero()[0]
+    key_bias, start = None, None
+    if not is_token.all():
+        bias = np.where(is_token, 0.0, -np.inf).astype(np.float32)[:, None, :]
+        key_bias = to_device(torch.from_numpy(bias), device)
+    elif (np.diff(begins) == longest).all():
+        start = int(begins[0])
+    return Group(
+        size=len(members),
+        length=longest,
+        members=to_device(torch.from_numpy(members), device),
+        gather=to_device(torch.from_numpy(gather), device),
+        cells=to_device(torch.from_numpy(cells), device),
+        rows=to_device(torch.from_numpy(gather[cells]), device),
+        key_bias=key_bias,
+        start=start,
+    )
+
+
+# Attention in training on a CPU, forward and backward written out.
+#
+# scaled_dot_product_attention has no fused kernel for dropout there, and its decomposition spends
+# more on bookkeeping and copies than on the products of short sequences.  Its kernel without
+# dropout takes more time backward.  The groups' scores lie in one flat tensor, so each elementwise
+# operation runs once for all of them.  b sequences, s their longest length, N heads, T tokens, H
+# width.
+
+
+def trained_attention(
+    query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, causal: bool = False
+) -> Tensor:
+    """Context (T, H) from the joint projection (T, 3H); ``probability`` drops attention weights.
+
+    float32 on the CPU; ``causal`` must be False.
+    """
+    assert not causal
+    return _GroupedTraining.apply(query_key_value, rows, num_heads, probability)  # type: ignore[no-any-return,no-untyped-call]
+
+
+class _GroupedTraining(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, query_key_value: Tensor, rows: Rows, num_heads: int, probability: float
+    ) -> Tensor:
+        hidden_size = query_key_value.shape[1] // 3
+        scaling = 1.0 / math.sqrt(hidden_size // num_heads)
+        context = query_key_value.new_empty(query_key_value.shape[0], hidden_size)
+        groups = groups_of(rows, GROUP_COST)
+        heads = [group.heads(query_key_value, 3, num_heads).contiguous() for group in groups]
+        scores, score_blocks = _flat_blocks(groups, num_heads, query_key_value)
+        probs, prob_blocks = _flat_blocks(groups, num_heads, query_key_value)
+        for group, each, block in zip(groups, heads, score_blocks, strict=True):
+            query, key, _ = each.view(3, *block.shape[:2], -1)
+            torch.bmm(query, key.transpose(1, 2), out=block)
+            if group.key_bias is not None:
+                block.view(group.size, -1, group.length).add_(group.key_bias)
+        scores.mul_(scaling)
+        for block, prob_block in zip(score_blocks, prob_blocks, strict=True):
+            torch.softmax(block, -1, out=prob_block)
+        mask, kept_blocks = None, prob_blocks
+        if probability > 0.0:
+            mask, keep_scale = keep_mask(probs.shape, probability)
+            mask.mul_(keep_scale)
+            # The kept probabilities overwrite the scores, which nothing reads any more.
+            torch.mul(probs, mask, out=scores)
+            kept_blocks = score_blocks
+        for group, each, block in zip(groups, heads, kept_blocks, strict=True):
+            value = each.view(3, *block.shape[:2], -1)[2]
+            found = torch.bmm(block, value)
+            heads_last = found.view(group.size, num_heads, group.length, -1).transpose(1, 2)
+            group.put(context, heads_last)
+        ctx.save_for_backward(probs, mask, *heads)
+        ctx.groups, ctx.num_heads, ctx.scaling = groups, num_heads, scaling
+        return context
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        (context_gradient,) = gradients
+        probs, mask, *heads = ctx.saved_tensors
+        groups, num_heads = ctx.groups, ctx.num_heads
+        result = context_gradient.new_empty(
+            context_gradient.shape[0], 3 * context_gradient.shape[1]
+        )
+        _, prob_blocks = _flat_blocks(groups, num_heads, probs, probs)
+        kept_blocks = prob_blocks
+        if mask is not None:
+            _, kept_blocks = _flat_blocks(groups, num_heads, probs, probs * mask)
+        flat_gradient, gradient_blocks = _flat_blocks(groups, num_heads, probs)
+        head_gradients = [torch.empty_like(each) for each in heads]
+        for group, each, kept, block, head_gradient in zip(
+            groups, heads, kept_blocks, gradient_blocks, head_gradients, strict=True
+        ):
+            shape = (*block.shape[:2], -1)
+            found = group.take(context_gradient).view(group.size, group.length, num_heads, -1)
+            if group.key_bias is not None:
+                # Cells past a sequence's end were filled with row 0 and must send nothing back.
+                found = found * (group.key_bias == 0).view(group.size, group.length, 1, 1)
+            found = found.transpose(1, 2).reshape(shape)
+            torch.bmm(kept.transpose(1, 2), found, out=head_gradient.view(3, *shape)[2])
+            torch.bmm(found, each.view(3, *shape)[2].transpose(1, 2), out=block)
+        if mask is not None:
+            flat_gradient.mul_(mask)
+        for prob_block, block in zip(prob_blocks, gradient_blocks, strict=True):
+            torch._softmax_backward_data(block, prob_block, -1, block.dtype, grad_input=block)
+        flat_gradient.mul_(ctx.scaling)
+        for group, each, block, head_gradient in zip(
+            groups, heads, gradient_blocks, head_gradients, strict=True
+        ):
+            shape = (3, *block.shape[:2], -1)
+            query, key, _ = each.view(shape)
+            query_gradient, key_gradient, _ = head_gradient.view(shape)
+            torch.bmm(block, key, out=query_gradient)
+            torch.bmm(block.transpose(1, 2), query, out=key_gradient)
+            group.put(result, head_gradient.permute(1, 3, 0, 2, 4))
+        return result, None, None, None
+
+
+def _flat_blocks(
+    groups: Sequence[Group], num_heads: int, like: Tensor, flat: Tensor | None = None
+) -> tuple[Tensor, list[Tensor]]:
+    """A flat tensor (newly made, or ``flat``) and its views (b * N, s, s), one a group."""
+    sizes = [group.size * num_heads * group.length**2 for group in groups]
+    if flat is None:
+        flat = like.new_empty(sum(sizes))
+    blocks = [
+        part.view(group.size * num_heads, group.length, group.length)
+        for part, group in zip(torch.split(flat, sizes), groups, strict=True)
+    ]
+    return flat, blocks
+
 
 _WIDEST_HEAD: Final = 256
 # Some devices have no backward with dropout for wider heads.

@@ -9,7 +9,7 @@ from tidybert.errors import UsageError, param
 from tidybert.pretraining.batches.instance_options import MaskingOptions
 from tidybert.pretraining.batches.instances import PretrainingInstances
 from tidybert.pretraining.batches.masking import Masking
-from tidybert.pretraining.batches.places import Position
+from tidybert.pretraining.batches.pretraining_batch import Position
 from tidybert.pretraining.batches.random_streams import Purpose, random_bits
 from tidybert.tokenization import BertTokenizer
 

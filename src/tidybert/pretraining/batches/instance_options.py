@@ -8,8 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from tidybert.configuration import POSITIONS
-from tidybert.training.argument_checks import bad_value, check_arguments
-from tidybert.training.changes import MEASURE, MODEL, ORDER, STEPS, argument
+from tidybert.training.training_arguments import (
+    MEASURE,
+    MODEL,
+    ORDER,
+    STEPS,
+    argument,
+    bad_value,
+    check_arguments,
+)
 
 Objective = Literal["mlm+nsp", "mlm", "mlm+sop", "lm"]
 OBJECTIVES: Final = ("mlm+nsp", "mlm", "mlm+sop")

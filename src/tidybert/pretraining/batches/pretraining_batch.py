@@ -7,7 +7,63 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.pretraining.batches.random_streams import Array
+from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.pretraining.batches.random_streams import Array, Bits
+
+# Where instances are: their place in the stream, and where their tokens lie in the corpus.
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the next instance is: the epoch, the group of documents, the place in the group."""
+
+    epoch: int = 0
+    group: int = 0
+    offset: int = 0
+
+    def flat(self) -> list[int]:
+        """As a checkpoint holds it."""
+        return [self.epoch, self.group, self.offset]
+
+    def next_epoch(self) -> "Position":
+        """The beginning of the next epoch."""
+        return Position(self.epoch + 1)
+
+
+@dataclass(frozen=True)
+class Places:
+    """n instances, as where their tokens lie in the corpus; (n,) each, int64.
+
+    Segment A is the tokens ``begin_a`` to ``end_a`` of ``document_a``, B likewise; B is empty for
+    mlm.  ``label`` is 0 where B follows A, and 1 where it is from another document, or for mlm+sop
+    where the two are swapped.  ``key``: uint64, what an instance's masks follow from.
+    """
+
+    key: Bits
+    label: Array
+    document_a: Array
+    begin_a: Array
+    end_a: Array
+    document_b: Array
+    begin_b: Array
+    end_b: Array
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def __getitem__(self, chosen: Array | slice) -> "Places":
+        """Some of the instances, for a part of a batch or a process's share."""
+        return Places(*(column[chosen] for column in vars(self).values()))
+
+    @staticmethod
+    def join(parts: "Sequence[Places]") -> "Places":
+        """All the instances of all parts."""
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return Places(*(np.concatenate(column) for column in columns))
+
+    def num_text_tokens(self) -> Array:
+        """(n,): tokens of A and B, without special ones."""
+        return self.end_a - self.begin_a + self.end_b - self.begin_b
 
 
 @dataclass(frozen=True)
@@ -72,3 +128,36 @@ class PretrainingBatch:
                 strict=True,
             )
         ]
+
+
+# Instances of a language model: each token is predicted from those before it.
+
+
+def next_token_batch(
+    corpus: TokenCorpus, places: Places, start_id: int, end_id: int
+) -> PretrainingBatch:
+    """The instances at ``places``: [SOS] and the tokens of a segment, all rows to predict.
+
+    The last row of a document predicts [EOS].  Where a segment ends before its document does, the
+    last row predicts the token after the segment, so that no text seems to end at a cut.  Raises
+    DataError for ids of a damaged corpus.
+    """
+    lengths = places.end_a - places.begin_a + 1
+    goes_on = places.end_a < corpus.document_ends(places.document_a)
+    texts = corpus.tokens(places.begin_a, places.end_a + goes_on)
+    ids, labels = [], []
+    start, end = np.array([start_id], np.int32), np.array([end_id], np.int32)
+    for text, more, length in zip(texts, goes_on.tolist(), lengths.tolist(), strict=True):
+        ids += [start, text[: length - 1]]
+        labels += [text] if more else [text, end]
+    corpus.check_ids(np.concatenate(texts))
+    input_ids = np.concatenate(ids, dtype=np.int32)
+    return PretrainingBatch(
+        input_ids=input_ids,
+        token_type_ids=np.zeros(len(input_ids), np.uint8),
+        lengths=lengths,
+        masked_lm_positions=np.arange(len(input_ids)),
+        masked_lm_labels=np.concatenate(labels, dtype=np.int32),
+        next_sentence_label=None,
+        words="lm",
+    )

@@ -16,7 +16,7 @@ from tidybert.server.protocols.protocol import (
     fitting,
     several,
 )
-from tidybert.server.protocols.vector_shapes import fitted, in_base64
+from tidybert.server.protocols.shapes import fitted, in_base64
 
 _ERROR_TYPES: Final = {
     401: "authentication_error",

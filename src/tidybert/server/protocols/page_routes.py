@@ -11,10 +11,8 @@ from fastapi import APIRouter, Request
 from pydantic import ConfigDict, ValidationError, validate_call
 from starlette.responses import Response
 
-from tidybert.page.page_files import HEADERS, INDEX, page_files
-from tidybert.page.page_model import PageModel, View
-from tidybert.page.run_views import run_of
-from tidybert.page.views import VIEWS
+from tidybert.page.page_model import HEADERS, INDEX, PageModel, View, page_files
+from tidybert.page.views import VIEWS, run_of
 from tidybert.server.door import engine_of
 from tidybert.server.engine import Engine
 from tidybert.server.faults import Refusal, as_refusals

@@ -10,15 +10,10 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Depends
 from pydantic import Field, ValidationError
 
-from tidybert.server.asked_model import AskedModel
+from tidybert.server.engine import AskedModel
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocols.native import Question, TextPair, split_inputs
-from tidybert.server.protocols.pipeline_shapes import (
-    answers_to_question,
-    entity_groups,
-    label_scores,
-)
 from tidybert.server.protocols.protocol import (
     Body,
     ByPath,
@@ -30,14 +25,20 @@ from tidybert.server.protocols.protocol import (
     with_truncation,
     wrong_task,
 )
-from tidybert.server.protocols.tei_routes import embed, similarity
-from tidybert.server.protocols.tei_types import (
+from tidybert.server.protocols.shapes import (
+    answers_to_question,
+    entity_groups,
+    label_scores,
+)
+from tidybert.server.protocols.tei_routes import (
     EmbedRequest,
     Options,
     SimilarityInputs,
     SimilarityRequest,
+    embed,
+    similarity,
 )
-from tidybert.tokenization.encoding import Encoding
+from tidybert.tokenization.tokenizer import Encoding
 
 router = APIRouter(tags=["pipelines"])
 

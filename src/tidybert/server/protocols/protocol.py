@@ -7,8 +7,8 @@ from fastapi import Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 
-from tidybert.server.asked_model import AskedModel
 from tidybert.server.door import client_of, engine_of
+from tidybert.server.engine import AskedModel
 from tidybert.server.faults import WRONG_TASK, Refusal
 from tidybert.server.json_answers import JsonAnswer
 

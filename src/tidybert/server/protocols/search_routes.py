@@ -10,12 +10,10 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 
 from tidybert.errors import UsageError
-from tidybert.inference.cross_encoder import CrossEncoder
-from tidybert.search.hit import Hit
-from tidybert.search.index import CANDIDATES, check_queries
-from tidybert.search.reranking import reordered
-from tidybert.server.asked_model import AskedModel
+from tidybert.inference.predictor import CrossEncoder
+from tidybert.search.index import CANDIDATES, Hit, check_queries, reordered
 from tidybert.server.door import engine_of
+from tidybert.server.engine import AskedModel
 from tidybert.server.faults import WRONG_TASK, Refusal, as_refusals
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocols.native import Truncate

@@ -12,16 +12,12 @@ from typing import Any, Final, cast
 
 from tidybert.errors import DataError, UsageError
 from tidybert.files.columns import describe_columns
-from tidybert.files.delimited_rows import CellsRow, delimited_rows
-from tidybert.files.example_reader import ExampleReader
-from tidybert.files.file_formats import FileFormats, refuse_flags
-from tidybert.files.labels import canonical_label, finite_number
-from tidybert.files.raw_rows import Problem
-from tidybert.files.read_options import ROLES, ReadOptions
-from tidybert.files.read_report import ReadReport
-from tidybert.files.records import json_records
+from tidybert.files.example_reader import ExampleReader, FileFormats, refuse_flags
+from tidybert.files.reading import ROLES, ReadOptions, ReadReport
+from tidybert.files.records import CellsRow, delimited_rows, json_records
+from tidybert.files.rows import Problem, count_of, json_type, keys_seen, text_problem
+from tidybert.files.text_examples import canonical_label, finite_number
 from tidybert.files.text_lines import NUL_BYTE, open_bytes
-from tidybert.files.wording import count_of, json_type, keys_seen, text_problem
 
 FORMATS: Final = FileFormats("choices", ("swag", "codah", "jsonl"), {})
 CODAH_ENDINGS: Final = 4

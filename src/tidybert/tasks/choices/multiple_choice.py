@@ -29,14 +29,13 @@ from tidybert.data.checks import (
 from tidybert.data.features import Features, text_features
 from tidybert.data.splits import Indices, random_split
 from tidybert.errors import LINE, DataError
-from tidybert.files.raw_rows import Problem
+from tidybert.files.rows import Problem
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.modeling.heads import BertForMultipleChoice
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Floats, Judgement
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example, read_choices
-from tidybert.tasks.imitation import softmax_divergence
-from tidybert.tasks.task import Task
+from tidybert.tasks.task import Task, softmax_divergence
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
 

@@ -20,9 +20,11 @@ from tidybert.metrics.squad_scores import answer_scores
 from tidybert.modeling.heads import BertForQuestionAnswering
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answers import Answers, Indices, Judgement, only_numbers
-from tidybert.tasks.imitation import softmax_divergence
-from tidybert.tasks.questions.question_checks import check_questions
-from tidybert.tasks.questions.question_features import add_answers, question_features
+from tidybert.tasks.questions.question_features import (
+    add_answers,
+    check_questions,
+    question_features,
+)
 from tidybert.tasks.questions.question_files import QuestionExample, read_questions
 from tidybert.tasks.questions.span_answers import (
     MeasuredAnswers,
@@ -32,7 +34,7 @@ from tidybert.tasks.questions.span_answers import (
     fit_span_temperature,
     right_texts,
 )
-from tidybert.tasks.task import Task, labels_of
+from tidybert.tasks.task import Task, labels_of, softmax_divergence
 from tidybert.tasks.task_options import QuestionOptions
 from tidybert.tokenization import BertTokenizer
 

@@ -30,18 +30,19 @@ from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task import Task
 from tidybert.tasks.task_options import VectorOptions
 from tidybert.tasks.vectors import losses
-from tidybert.tasks.vectors.in_batch import TextNumbers, candidate_rows, ignored_candidates
-from tidybert.tasks.vectors.taught_vectors import TaughtVectors
 from tidybert.tasks.vectors.vector_answers import answers_of
-from tidybert.tasks.vectors.vector_checks import examine
 from tidybert.tasks.vectors.vector_examples import (
     FORM_NAMES,
     Form,
+    TextNumbers,
     VectorExample,
+    candidate_rows,
+    examine,
     form_of,
+    ignored_candidates,
     read_vectors,
 )
-from tidybert.tasks.vectors.vector_training import VectorTraining
+from tidybert.tasks.vectors.vector_training import TaughtVectors, VectorTraining
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fine_tuning import FineTuning, Loss
 from tidybert.training.training_arguments import TrainingArguments

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from tidybert.data.features import Features
 from tidybert.errors import DataError
-from tidybert.metrics.regression_scores import regression_metrics
 from tidybert.metrics.retrieval_scores import (
     Floats,
     Ranking,
@@ -20,6 +19,7 @@ from tidybert.metrics.retrieval_scores import (
     rank_relevant,
     retrieval_scores,
 )
+from tidybert.metrics.text_scores import regression_metrics
 from tidybert.tasks.answers import Answers, Indices, Judgement, Outputs, Search
 from tidybert.tasks.task import AnyTask
 from tidybert.tasks.vectors.vector_examples import VectorExample, form_of

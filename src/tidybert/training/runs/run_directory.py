@@ -12,7 +12,6 @@ from tidybert.checkpoints.model_card import is_own_card
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import DiskError, InUseError, UsageError, WeightsError, param
 from tidybert.storage.atomic_files import atomic_write_json
-from tidybert.storage.disk_errors import require_room
 from tidybert.storage.model_files import (
     ARGUMENTS_FILE,
     BAD_STEPS_FILE,
@@ -34,7 +33,7 @@ from tidybert.storage.model_files import (
     WEIGHTS_FILE,
 )
 from tidybert.storage.output_lock import contents, output_lock
-from tidybert.storage.own_files import make_directory, remove_tree
+from tidybert.storage.own_files import make_directory, remove_tree, require_room
 from tidybert.training.runs.run_checkpoints import (
     checkpoints_directory,
     remove_best,

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tidybert.errors import UsageError, param
-from tidybert.training.argument_checks import bad_value
+from tidybert.training.training_arguments import bad_value
 
 
 @dataclass(frozen=True, kw_only=True)

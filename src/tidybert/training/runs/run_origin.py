@@ -10,7 +10,7 @@ from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
 from tidybert.storage.opening import present
-from tidybert.system.machine import machine, versions
+from tidybert.system.cores import machine, versions
 
 if TYPE_CHECKING:
     import torch

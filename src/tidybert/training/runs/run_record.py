@@ -6,7 +6,9 @@ The first of several processes writes; all of them hold the same state.
 import math
 import signal
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,14 +21,18 @@ from tidybert.errors import TrainingError, param
 from tidybert.storage.model_files import BAD_STEPS_FILE, METRICS_FILE
 from tidybert.storage.own_files import make_directory
 from tidybert.system.signals import signal_name
-from tidybert.training.changes import Changes
-from tidybert.training.distributed import Processes
-from tidybert.training.interruption import StopRequest, TrainingInterrupted, stop_requests
-from tidybert.training.metrics_log import MetricsLog
-from tidybert.training.runs.background_writer import BackgroundWriter, snapshot
+from tidybert.training.distributed import Processes, whole
+from tidybert.training.interruption import (
+    SlowStep,
+    StopRequest,
+    TrainingInterrupted,
+    Watchdog,
+    stop_requests,
+)
 from tidybert.training.runs.run_checkpoints import (
     AsModel,
     Checkpoint,
+    RunIdentity,
     TrainingState,
     checkpoint_at,
     read_best,
@@ -35,8 +41,59 @@ from tidybert.training.runs.run_checkpoints import (
     write_best,
     write_checkpoint,
 )
-from tidybert.training.runs.run_identity import RunIdentity
-from tidybert.training.watchdog import SlowStep, Watchdog
+from tidybert.training.trackers import MetricsLog
+from tidybert.training.training_arguments import Changes
+
+# A thread that writes checkpoints while steps go on.
+
+
+class BackgroundWriter:
+    """Runs writes in their order; a later call, or ``wait``, raises the error of one.
+
+    After a failed write it skips the later ones, because they may rely on it.  At most two are
+    pending, because each holds a copy of the weights.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._pending: deque[Future[object]] = deque()
+
+    def start(self, write: Callable[[], object]) -> None:
+        """Write after all earlier writes."""
+        self.wait(1)
+        before = self._pending[-1] if self._pending else None
+
+        def write_after() -> None:
+            if before is not None:
+                before.result()
+            write()
+
+        self._pending.append(self._pool.submit(write_after))
+
+    def wait(self, most: int = 0) -> None:
+        """Wait until at most this many writes are pending; raises what a write raised."""
+        while len(self._pending) > most:
+            self._pending.popleft().result()
+
+    def close(self) -> None:
+        """``wait``, and end the thread."""
+        try:
+            self.wait()
+        finally:
+            self._pool.shutdown()
+
+
+def snapshot(tensors: Mapping[str, Tensor], wanted: bool = True) -> dict[str, Tensor]:
+    """Whole copies on the CPU, which later steps do not change; none where they are not wanted.
+
+    All processes must call this together where tensors are sharded.
+    """
+    copies = {}
+    for name, each in tensors.items():
+        gathered = whole(each.detach())
+        if wanted:
+            copies[name] = gathered.to("cpu", copy=True)
+    return copies
 
 
 class RunRecord:

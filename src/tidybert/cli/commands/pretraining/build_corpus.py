@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.cluster_work import note_begin, refuse_cluster_flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
@@ -17,7 +17,7 @@ from tidybert.system.cores import available_cores
 
 if TYPE_CHECKING:
     from tidybert.corpus.building import Built
-    from tidybert.corpus.manifest import Manifest
+    from tidybert.corpus.token_shards import Manifest
 
 # In a smaller corpus, starting other processes costs more time than they save.
 SMALL_CORPUS_BYTES: Final = 4_000_000
@@ -50,10 +50,9 @@ def build_corpus(
     on with a build that was stopped, and ends with the same bytes.
     """
     from tidybert.corpus.building import build_corpus as build
-    from tidybert.corpus.documents import CorpusReport
-    from tidybert.corpus.manifest import is_corpus
-    from tidybert.corpus.packed_files import corpus_files
+    from tidybert.corpus.documents import CorpusReport, corpus_files
     from tidybert.corpus.screening import RUN, Screening, read_evaluation
+    from tidybert.corpus.token_shards import is_corpus
     from tidybert.tokenization import BertTokenizer
 
     if given.cluster is not None:
@@ -105,8 +104,7 @@ def _note_held_out(manifest: "Manifest", asked: float) -> None:
 
 
 def _build_on_cluster(corpus: list[str], given: BuildCorpusFlags, read: CorpusOptions) -> None:
-    from tidybert.cluster.corpus_job import build_corpus_on_cluster
-    from tidybert.cluster.corpus_parts import CorpusWork
+    from tidybert.cluster.corpus_job import CorpusWork, build_corpus_on_cluster
     from tidybert.corpus.documents import CorpusReport
 
     assert given.cluster is not None
@@ -170,7 +168,7 @@ def _show(manifest: "Manifest", out: Path, *, as_json: bool) -> None:
     if counts.get("near_duplicates"):
         print_line(f"{counts['near_duplicates']:,} were like one before, and are left out")
     if counts.get("excluded"):
-        from tidybert.corpus.build_progress import EXCLUDED_FILE
+        from tidybert.corpus.building import EXCLUDED_FILE
 
         print_line(
             f"{counts['excluded']:,} quote evaluation data, and are left out: {out / EXCLUDED_FILE}"

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_part
 
 if TYPE_CHECKING:
-    from tidybert.inference.generation import NextToken
+    from tidybert.inference.language_model import NextToken
 
 _WHY: Final = {
     "[EOS]": "the model ended the text: [EOS]",
@@ -46,7 +46,7 @@ def generate(
 
     The words come as the model says them. With --json the tokens have their probabilities.
     """
-    from tidybert.inference.generation import Sampling, TextGenerator
+    from tidybert.inference.language_model import Sampling, TextGenerator
 
     sampling = Sampling(given.temperature, given.top_k, given.top_p, given.seed)
     generator = TextGenerator(model, device=given.device)

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Protocol
 
 import typer
 
-from tidybert.cli import shared_flags as flags
-from tidybert.cli.config_file import take_branch
-from tidybert.cli.flags import takes
+from tidybert.cli import flags
+from tidybert.cli.flags import take_branch, takes
 from tidybert.cli.output import clock, note, print_json, print_table
 from tidybert.errors import TidyBertError, in_shell
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.model_shape import ModelShape
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
-from tidybert.pretraining.pretraining_job import PretrainingJob, PretrainingOptions
+from tidybert.pretraining.pretraining_job import ModelShape, PretrainingJob, PretrainingOptions
 from tidybert.storage.model_files import CURVES_FILE
 from tidybert.storage.output_lock import output_lock
 from tidybert.system.cores import load_note

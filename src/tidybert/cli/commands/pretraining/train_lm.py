@@ -5,12 +5,11 @@ from typing import Annotated, ClassVar, Final
 
 import typer
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.commands.pretraining.pretrain import train_and_show
-from tidybert.cli.config_file import take_branch
-from tidybert.cli.flags import takes
+from tidybert.cli.flags import take_branch, takes
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
-from tidybert.pretraining.language_model_arguments import LanguageModelArguments
+from tidybert.pretraining.pretraining_arguments import LanguageModelArguments
 from tidybert.pretraining.pretraining_job import BranchOption, PretrainingJob, TextCorpusOptions
 from tidybert.training.runs.run_options import RunOptions
 

@@ -5,20 +5,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tidybert.cli import shared_flags as flags
+from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_reading
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
 from tidybert.errors import DataError
-from tidybert.files.wording import count_of
+from tidybert.files.rows import count_of
 
 if TYPE_CHECKING:
-    from tidybert.corpus.document_hashes import HeldOut
+    from tidybert.corpus.screening import HeldOut
     from tidybert.tokenization import BertTokenizer
     from tidybert.tokenization.basic import BasicTokenizer
-    from tidybert.tokenization.learning.vocabulary_training import Fit, LearntVocabulary
-    from tidybert.tokenization.learning.word_counts import WordCounts
+    from tidybert.tokenization.learning.vocabulary_training import Fit, LearntVocabulary, WordCounts
 
 SHOWN_PIECES: Final = 10
 
@@ -55,7 +54,7 @@ def train_vocab(
 
 
 def _train_vocab(corpus: Sequence[str], given: TrainVocabFlags, read: CorpusOptions) -> None:
-    from tidybert.corpus.document_hashes import HeldOut
+    from tidybert.corpus.screening import HeldOut
     from tidybert.storage.atomic_files import atomic_directory
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
     from tidybert.tokenization.learning.vocabulary_training import check_training, train_vocabulary
@@ -141,9 +140,9 @@ def extend_vocab(
 def _extend_vocab(
     model: str, corpus: Sequence[str], given: ExtendVocabFlags, read: CorpusOptions
 ) -> None:
+    from tidybert.checkpoints.converting import ExtensibleModel
     from tidybert.checkpoints.model_directory import ModelDirectory
-    from tidybert.checkpoints.vocabulary_extension import ExtensibleModel
-    from tidybert.corpus.document_hashes import HeldOut
+    from tidybert.corpus.screening import HeldOut
     from tidybert.tokenization import BasicTokenizer, BertTokenizer
     from tidybert.tokenization.learning.new_pieces import choose_pieces, extend_vocabulary
 
@@ -197,7 +196,7 @@ def _count_words(
     corpus: Sequence[str], read: CorpusOptions, basic: "BasicTokenizer", held_out: "HeldOut"
 ) -> "tuple[WordCounts, CorpusReport]":
     """Count the words of the documents that are not held out, and show the reading's progress."""
-    from tidybert.tokenization.learning.word_counts import WordCounts
+    from tidybert.tokenization.learning.vocabulary_training import WordCounts
 
     report = CorpusReport()
     counts = WordCounts(basic)

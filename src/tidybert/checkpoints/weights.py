@@ -1,0 +1,358 @@
+"""One table between our parameter names and Hugging Face's, read in both directions.
+
+Each of our names maps to one of theirs, or to three (query, key, value), whose rows it holds in
+this order.  In both, the encoder's names may begin with ``bert.``; those of heads never do.  The
+names are those of transformers' models/bert/modeling_bert.py.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from tidybert.configuration import BertConfig
+from tidybert.errors import WeightsError
+from tidybert.modeling.heads import BertForPreTraining
+
+PREFIX = "bert."
+
+# Modules with a weight and a bias, ours to theirs.
+_LAYER_MODULES = {
+    "attention.query_key_value": (
+        "attention.self.query",
+        "attention.self.key",
+        "attention.self.value",
+    ),
+    "attention.output": ("attention.output.dense",),
+    "attention_layer_norm": ("attention.output.LayerNorm",),
+    "intermediate": ("intermediate.dense",),
+    "output": ("output.dense",),
+    "output_layer_norm": ("output.LayerNorm",),
+}
+_HEAD_MODULES = {
+    "mlm.dense": "cls.predictions.transform.dense",
+    "mlm.layer_norm": "cls.predictions.transform.LayerNorm",
+    "nsp": "cls.seq_relationship",
+    "classifier": "classifier",
+    "qa_outputs": "qa_outputs",
+}
+_MLM_BIAS = "cls.predictions.bias"
+# Of language models, which transformers does not open.
+_OUTPUT_BIAS = "lm_head.bias"
+
+_WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
+_DECODER_WEIGHT = "cls.predictions.decoder.weight"
+_DECODER_BIAS = "cls.predictions.decoder.bias"
+# Old versions of transformers stored these counters (0, 1, 2, ...) among the weights.
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+
+
+class Converted(NamedTuple):
+    """Tensors under our names, and the names in the file that the table lacks."""
+
+    tensors: dict[str, Tensor]
+    ignored: tuple[str, ...]
+
+
+@lru_cache(maxsize=4)
+def encoder_names(config: BertConfig) -> Mapping[str, tuple[str, ...]]:
+    """Our names to theirs for embeddings, encoder and pooler: no prefix, in model order."""
+    names: dict[str, tuple[str, ...]] = {
+        f"embeddings.{kind}_embeddings.weight": (f"embeddings.{kind}_embeddings.weight",)
+        for kind in ("word", "position", "token_type")
+    }
+    modules: dict[str, tuple[str, ...]] = {"embeddings.layer_norm": ("embeddings.LayerNorm",)}
+    for i in range(config.num_hidden_layers):
+        for ours, theirs in _LAYER_MODULES.items():
+            modules[f"encoder.layers.{i}.{ours}"] = tuple(
+                f"encoder.layer.{i}.{name}" for name in theirs
+            )
+    modules["pooler.dense"] = ("pooler.dense",)
+    return MappingProxyType(names | _with_parameters(modules))
+
+
+@lru_cache(maxsize=1)
+def head_names() -> Mapping[str, tuple[str, ...]]:
+    """Our names to theirs for the parameters of every head."""
+    names = _with_parameters({ours: (theirs,) for ours, theirs in _HEAD_MODULES.items()})
+    return MappingProxyType(names | {"mlm.bias": (_MLM_BIAS,), "output_bias": (_OUTPUT_BIAS,)})
+
+
+def huggingface_names(name: str, config: BertConfig) -> tuple[str, ...]:
+    """Their one or three names for our parameter ``name``, with its prefix if it has one.
+
+    Raises:
+        WeightsError: the table has no such parameter.
+    """
+    bare = name.removeprefix(PREFIX)
+    prefix = name[: len(name) - len(bare)]
+    theirs = encoder_names(config).get(bare) or (None if prefix else head_names().get(bare))
+    if theirs is None:
+        raise WeightsError(f"the parameter {name!r} has no name in a Hugging Face BERT")
+    return tuple(prefix + name for name in theirs)
+
+
+def from_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> Converted:
+    """Rename a Hugging Face state dict to our names, with its prefixes.
+
+    Reads LayerNorm.gamma and .beta as .weight and .bias.  Drops the decoder after checking that it
+    is the word embeddings.  Ignores layers beyond ``config.num_hidden_layers``.
+
+    Raises:
+        WeightsError: query, key and value are incomplete or not (H, H) and (H,); a tensor has two
+            names; the decoder is not the word embeddings.
+    """
+    left = _modern_names(tensors)
+    _fold_decoder(left)
+    converted: dict[str, Tensor] = {}
+    for prefix in (PREFIX, ""):
+        for ours, theirs in encoder_names(config).items():
+            names = [prefix + name for name in theirs]
+            if any(name in left for name in names):
+                converted[prefix + ours] = _joined(left, names, config)
+    for ours, (theirs_alone,) in head_names().items():
+        if theirs_alone in left:
+            converted[ours] = left.pop(theirs_alone)
+    for name in converted:
+        if PREFIX + name in converted:
+            raise WeightsError(f"{name!r} appears both with and without the prefix {PREFIX!r}")
+    return Converted(converted, tuple(sorted(left)))
+
+
+def to_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
+    """Rename our state dict to Hugging Face's names; the inverse of ``from_huggingface``.
+
+    Leaves out the tied decoder, like transformers.  The query, key and value tensors are views of
+    ours.
+
+    Raises:
+        WeightsError: the table lacks a parameter.
+    """
+    converted: dict[str, Tensor] = {}
+    for ours, tensor in tensors.items():
+        names = huggingface_names(ours, config)
+        converted.update(zip(names, tensor.chunk(len(names)), strict=True))
+    return converted
+
+
+def _with_parameters(modules: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    return {
+        f"{ours}.{parameter}": tuple(f"{name}.{parameter}" for name in theirs)
+        for ours, theirs in modules.items()
+        for parameter in ("weight", "bias")
+    }
+
+
+def _modern_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors without position buffers, gamma and beta renamed."""
+    modern: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if name.removeprefix(PREFIX) in _BUFFERS:
+            continue
+        renamed = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+        renamed = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", renamed)
+        if renamed in modern or (renamed != name and renamed in tensors):
+            raise WeightsError(f"{name!r} and {renamed!r} are two names of one tensor")
+        modern[renamed] = tensor
+    return modern
+
+
+def _fold_decoder(left: dict[str, Tensor]) -> None:
+    """Remove the decoder from ``left`` after checking that it repeats other tensors."""
+    weight = left.pop(_DECODER_WEIGHT, None)
+    words = left.get(PREFIX + _WORD_EMBEDDINGS, left.get(_WORD_EMBEDDINGS))
+    if weight is not None and words is not None and not _same(weight, words):
+        raise WeightsError(
+            f"{_DECODER_WEIGHT} differs from {_WORD_EMBEDDINGS}: BERT ties its decoder to the "
+            f"embeddings, this model does not, so it cannot be read"
+        )
+    bias = left.pop(_DECODER_BIAS, None)
+    if bias is not None and not _same(left.setdefault(_MLM_BIAS, bias), bias):
+        raise WeightsError(f"{_DECODER_BIAS} differs from {_MLM_BIAS}, which is the same bias")
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and bool((a == b).all())
+
+
+def _joined(left: dict[str, Tensor], names: list[str], config: BertConfig) -> Tensor:
+    """Take ``names`` out of ``left``; stack three of them by rows."""
+    missing = [name for name in names if name not in left]
+    if missing:
+        found = next(name for name in names if name in left)
+        raise WeightsError(f"{found} is there without {', '.join(missing)}")
+    parts = [left.pop(name) for name in names]
+    if len(parts) == 1:
+        return parts[0]
+    expected = (config.hidden_size,) * (2 if names[0].endswith("weight") else 1)
+    for name, part in zip(names, parts, strict=True):
+        if part.shape != expected:
+            raise WeightsError(
+                f"{name} has the shape {tuple(part.shape)}; the configuration makes it {expected}"
+            )
+    return torch.cat(parts)
+
+
+# Tensors under Hugging Face's names into a model: match the names, check the shapes, copy.
+#
+# ``UndrawnWeights`` builds such a model without drawing numbers only to replace them.
+
+# An encoder needs all of these from the file; a head or the pooler may be new.
+_ENCODER = ("embeddings.", "encoder.")
+_POOLER = "pooler."
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """The fate of each tensor when weights were loaded into a model.
+
+    Args:
+        source: the directory.
+        loaded: names in the file of the tensors that the model took.
+        new: names in the model of the parameters that the file lacks, left as they were.
+        ignored: names in the file of the tensors that the model did not take; in words, and with
+            their number, the variables of an optimizer.
+        num_parameters: number of values loaded.
+    """
+
+    source: str
+    loaded: tuple[str, ...]
+    new: tuple[str, ...]
+    ignored: tuple[str, ...]
+    num_parameters: int
+
+    def summary(self) -> str:
+        """One line: what was loaded, what is new and what was ignored."""
+        return (
+            f"loaded {len(self.loaded)} tensors ({self.num_parameters / 1e6:.1f} M parameters) "
+            f"from {self.source}; new: {_shortened(self.new)}; ignored: {_shortened(self.ignored)}"
+        )
+
+
+def load_weights(
+    model: nn.Module,
+    stored: Mapping[str, Tensor],
+    config: BertConfig,
+    *,
+    source: str,
+    new_head: bool = False,
+) -> LoadReport:
+    """Copy tensors into ``model``; nothing is copied unless everything fits.
+
+    Args:
+        model: an encoder or a model with a head; its state dict has the encoder's names bare or
+            after ``bert.``, and ``stored`` may have them either way.
+        stored: the file's tensors under Hugging Face's names.
+        config: the file's own.
+        source: where the tensors come from; begins the message of an error.
+        new_head: leave the heads of ``model`` as they are, even if ``stored`` has some.
+
+    Raises:
+        WeightsError: ``from_huggingface`` refuses, a tensor of embeddings or encoder is missing, or
+            a shape does not fit.
+    """
+    parameters = model.state_dict()
+    tensors, unknown = from_huggingface(stored, config)
+    sources = {name.removeprefix(PREFIX): name for name in tensors}
+    ours: dict[str, str] = {}
+    new: list[str] = []
+    missing: list[str] = []
+    for key in parameters:
+        bare = key.removeprefix(PREFIX)
+        if bare in sources and not (new_head and _is_head(bare)):
+            ours[sources[bare]] = key
+        else:
+            (missing if bare.startswith(_ENCODER) else new).append(key)
+    if missing:
+        raise WeightsError(
+            f"{source}: the encoder's weights are incomplete: the file lacks "
+            f"{_shortened(missing)}; its own configuration has {config.num_hidden_layers} layers"
+        )
+    for name, key in ours.items():
+        if not tensors[name].is_floating_point():
+            raise WeightsError(
+                f"{source}: {' + '.join(huggingface_names(name, config))} has the dtype "
+                f"{tensors[name].dtype}; weights are floating-point numbers"
+            )
+        if tensors[name].shape != parameters[key].shape:
+            advice = "build the model from the configuration in that directory"
+            if _is_head(key.removeprefix(PREFIX)):
+                advice = "to train another head on these weights, load them with new_head=True"
+            raise WeightsError(
+                f"{source}: {' + '.join(huggingface_names(name, config))} has the shape "
+                f"{tuple(tensors[name].shape)}, but {key} of the model has "
+                f"{tuple(parameters[key].shape)}; {advice}"
+            )
+    with torch.no_grad():
+        for name, key in ours.items():
+            parameters[key].copy_(tensors[name])
+    left = [name for name in tensors if name not in ours]
+    loaded, ignored = (
+        tuple(theirs for name in names for theirs in huggingface_names(name, config))
+        for names in (ours, left)
+    )
+    return LoadReport(
+        source=source,
+        loaded=loaded,
+        new=tuple(new),
+        ignored=ignored + unknown,
+        num_parameters=sum(parameters[key].numel() for key in ours.values()),
+    )
+
+
+def check_weights(stored: Mapping[str, Tensor], config: BertConfig, *, source: str) -> None:
+    """Raise WeightsError for an encoder or pre-training heads that ``load_weights`` refuses."""
+    with torch.device("meta"):
+        model = BertForPreTraining(config)
+    # Copies nothing, for the model has no memory; checks every name, shape and dtype.
+    load_weights(model, stored, config, source=source)
+
+
+def _is_head(bare: str) -> bool:
+    return not bare.startswith((*_ENCODER, _POOLER))
+
+
+def _shortened(names: Sequence[str]) -> str:
+    if not names:
+        return "none"
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
+
+
+_DRAWS: Final[frozenset[Callable[..., Any]]] = frozenset(
+    (
+        Tensor.normal_,
+        Tensor.uniform_,
+        nn.init.normal_,
+        nn.init.uniform_,
+        nn.init.kaiming_uniform_,
+    )
+)
+
+
+class UndrawnWeights(TorchFunctionMode):
+    """For a block that builds a module on the device meta and then calls its ``to_empty``.
+
+    Nothing is drawn on that device in any case.  But for the first draw there, and for a tensor
+    that is like one there, PyTorch loads its compiler, which takes two seconds.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if func in _DRAWS:
+            return args[0] if args else given["tensor"]
+        if func is torch.empty_like:
+            return torch.empty(args[0].shape, dtype=args[0].dtype, **given)
+        return func(*args, **given)

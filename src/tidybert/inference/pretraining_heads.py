@@ -1,0 +1,312 @@
+"""Fill-mask: the masked-LM head's words for each [MASK] in a text (paper 3.1, task 1)."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from tidybert.data.batching import Batch
+from tidybert.data.features import Features, text_features
+from tidybert.errors import LINE, DataError, UsageError, param
+from tidybert.files.text_examples import TextExample
+from tidybert.inference.forward import (
+    AnswerPrecision,
+    encoding_features,
+    in_chunks,
+    prepare_precision,
+    run_batches,
+)
+from tidybert.inference.loading import (
+    ShowsPretraining,
+    check_texts,
+    fitting_length,
+    load_with_head,
+    to_device,
+)
+from tidybert.modeling.heads import BertForMaskedLM, BertForNextSentencePrediction
+from tidybert.modeling.kernels.transfer import to_device as copied_to
+from tidybert.tokenization.tokenizer import Encoding, Span
+from tidybert.tokenization.vocabulary import CONTINUATION, MASK_TOKEN, UNK_TOKEN
+
+TOP_K: Final = 5
+# Texts in memory at once: each [MASK] has a probability for every word of the vocabulary.
+_CHUNK: Final = 64
+
+
+class MaskFiller(ShowsPretraining):
+    """A pre-trained model that fills in the [MASK]s of texts.
+
+    Args:
+        model: a MODEL with a masked-LM head.
+        device: auto, cpu, cuda or cuda:N.
+        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
+            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
+        allow_pickle: read weights from a pickle if there is no safetensors file.
+
+    Raises what ``load`` raises, and WeightsError if the weights lack the head.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        device: str = "auto",
+        precision: AnswerPrecision = "auto",
+        allow_pickle: bool = False,
+    ) -> None:
+        self.model, self.tokenizer = load_with_head(
+            BertForMaskedLM, model, head="masked-LM head", allow_pickle=allow_pickle
+        )
+        self.device = to_device(self.model, device)
+        self.precision = prepare_precision(precision, self.model, model, self.device)
+        self.max_seq_length = fitting_length(self.model.config, None)
+        self._note(model, self.model.config)
+
+    def fill(
+        self, texts: Sequence[str], *, top_k: int | None = None, among: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """The likeliest words for each [MASK] of each text, in order.
+
+        Each answer is {"text", "filled", "masks"}.  "filled" has the likeliest word at every
+        [MASK].  "masks" has {"start", "end", "words"} for each [MASK]: its place in the text, and
+        {"word", "probability", "text"} for each word, where only this [MASK] is filled.
+
+        Args:
+            texts: each with at least one [MASK], in capitals.
+            top_k: how many words; None for 5, or for all of ``among``.
+            among: choose only from these words.  Probabilities are still those among all words.
+
+        Raises DataError for a text without [MASK], or with more tokens than the model has positions
+        for; UsageError for a word that is not one piece of the vocabulary.
+        """
+        check_texts(texts)
+        ids, top_k = self.words(top_k, among)
+        encodings = [
+            self.encoded(text, f"text {number}") for number, text in enumerate(texts, start=1)
+        ]
+        return self._fill(texts, encodings, ids, top_k)
+
+    def fill_stream(
+        self,
+        examples: Iterable[TextExample],
+        *,
+        top_k: int | None = None,
+        among: Sequence[str] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """The same answers in the order of the examples, in constant memory.
+
+        Raises as ``fill``, with the line of the example, and DataError for a pair of texts.
+        """
+        ids, top_k = self.words(top_k, among)
+        for chunk in in_chunks(examples, largest=_CHUNK):
+            for one in chunk:
+                if one.text_pair is not None:
+                    raise DataError(
+                        f"{LINE} {one.row}: a pair of texts, and this reads single texts: name "
+                        f"their column with {param('text')}"
+                    )
+            texts = [one.text for one in chunk]
+            encodings = [self.encoded(one.text, f"{LINE} {one.row}") for one in chunk]
+            yield from self._fill(texts, encodings, ids, top_k)
+
+    def words(self, top_k: int | None, among: Sequence[str] | None) -> tuple[list[int] | None, int]:
+        """The ids to choose from, None for all, and how many to show.
+
+        Raises UsageError as ``fill``.
+        """
+        ids = None if among is None else self._ids_of(among)
+        limit = self.tokenizer.vocab_size if ids is None else len(ids)
+        if top_k is None:
+            top_k = min(TOP_K, limit) if ids is None else limit
+        if not 1 <= top_k <= limit:
+            raise UsageError(
+                f"{param('top_k')} is {top_k}: expected 1 to {limit}, the number of words"
+            )
+        return ids, top_k
+
+    def _fill(
+        self,
+        texts: Sequence[str],
+        encodings: Sequence[Encoding],
+        ids: Sequence[int] | None,
+        top_k: int,
+    ) -> list[dict[str, Any]]:
+        probabilities = self._probabilities(encodings)
+        return [
+            self.answer(text, encoding, each, ids, top_k)
+            for text, encoding, each in zip(texts, encodings, probabilities, strict=True)
+        ]
+
+    def _ids_of(self, words: Sequence[str]) -> list[int]:
+        """The id of each word, as the vocabulary or else the tokenizer spells it."""
+        if isinstance(words, str) or not words:
+            raise DataError(f"among is {words!r}: expected a list of words")
+        found: dict[int, str] = {}
+        for word in words:
+            known = word in self.tokenizer.vocabulary
+            pieces = [word] if known else self.tokenizer.tokenize(word)
+            if pieces == [UNK_TOKEN]:
+                raise UsageError(f"{param('among')}: the vocabulary has no word {word!r}")
+            if len(pieces) != 1:
+                raise UsageError(
+                    f"{param('among')}: {word!r} is {len(pieces)} tokens of the "
+                    f"vocabulary{': ' * bool(pieces)}{' '.join(pieces)}; a [MASK] hides one"
+                )
+            (index,) = self.tokenizer.convert_tokens_to_ids(pieces)
+            if index in found:
+                raise UsageError(f"{param('among')}: {found[index]!r} and {word!r} are one word")
+            found[index] = word
+        return list(found)
+
+    def encoded(self, text: str, where: str) -> Encoding:
+        """The tokens of a text; raises DataError as ``fill``, and ``where`` begins its message."""
+        encoding = self.tokenizer.encode(text, special_tokens_in_text=True)
+        if self.tokenizer.mask_token_id not in encoding.input_ids:
+            raise DataError(
+                f"{where}, {text!r:.60}, has no {MASK_TOKEN}: write it, in capitals, in "
+                "place of a word"
+            )
+        if len(encoding) > self.max_seq_length:
+            raise DataError(
+                f"{where}, {text!r:.60}, has {len(encoding)} tokens, and the model has "
+                f"positions for {self.max_seq_length}: shorten it (cutting it here could lose a "
+                f"{MASK_TOKEN})"
+            )
+        return encoding
+
+    def spans(self, encoding: Encoding) -> list[Span]:
+        """Where each [MASK] is in its text."""
+        return [
+            span
+            for span, index in zip(encoding.offset_mapping, encoding.input_ids, strict=True)
+            if index == self.tokenizer.mask_token_id
+        ]
+
+    def _probabilities(self, encodings: Sequence[Encoding]) -> Iterator[npt.NDArray[np.float32]]:
+        """(M, V) for each text: its [MASK]s, and the words that the tokenizer knows."""
+        for chunk in in_chunks(encodings, first=_CHUNK, largest=_CHUNK):
+            counts = [len(self.spans(one)) for one in chunk]
+            features = encoding_features(chunk)
+            yield from run_batches(
+                self.outputs, features, counts, self.device, precision=self.precision
+            )
+
+    def outputs(self, batch: Batch) -> Tensor:
+        """(M, V): the probabilities of the words that the tokenizer knows, for each [MASK]."""
+        ids = np.concatenate([one.input_ids for one in batch.features])
+        # The device would make the program wait to know how many there are.
+        masked = torch.from_numpy(np.flatnonzero(ids == self.tokenizer.mask_token_id))
+        positions = copied_to(masked, batch.rows.input_ids.device)
+        logits: Tensor = self.model(batch.rows, masked_lm_positions=positions)
+        return logits.float().softmax(-1)[:, : self.tokenizer.vocab_size]
+
+    def answer(
+        self,
+        text: str,
+        encoding: Encoding,
+        probabilities: npt.NDArray[np.float32],
+        ids: Sequence[int] | None,
+        top_k: int,
+    ) -> dict[str, Any]:
+        """What ``fill`` gives for a text, from its rows of ``outputs`` and from ``words``."""
+        spans = self.spans(encoding)
+        known = np.arange(probabilities.shape[1]) if ids is None else np.array(ids)
+        masks: list[dict[str, Any]] = []
+        for span, each in zip(spans, probabilities[:, known], strict=True):
+            best = np.argsort(-each, kind="stable")[:top_k]
+            words = self.tokenizer.convert_ids_to_tokens(known[best].tolist())
+            found = [
+                {"word": word, "probability": float(each[at]), "text": _with(text, span, word)}
+                for word, at in zip(words, best, strict=True)
+            ]
+            masks.append({"start": span[0], "end": span[1], "words": found})
+        filled = text
+        # From the end, so that earlier places stay valid.
+        for span, mask in zip(reversed(spans), reversed(masks), strict=True):
+            filled = _with(filled, span, mask["words"][0]["word"])
+        return {"text": text, "filled": filled, "masks": masks}
+
+
+def _with(text: str, span: Span, word: str) -> str:
+    """The text with a word in place of a [MASK]; a ## piece joins the word before it."""
+    before, after = text[: span[0]], text[span[1] :]
+    if word.startswith(CONTINUATION) and word != CONTINUATION:
+        return before.rstrip() + word.removeprefix(CONTINUATION) + after
+    return before + word + after
+
+
+# Next sentence prediction: does B follow A in a text? (paper 3.1, task 2)
+
+
+class NextSentencePredictor(ShowsPretraining):
+    """A pre-trained model that says whether a sentence follows another.
+
+    Args:
+        model: a MODEL with a next-sentence head.
+        max_seq_length: longest pair in tokens, the longer text is cut first; None: all the model's
+            positions.
+        device: auto, cpu, cuda or cuda:N.
+        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
+            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
+        allow_pickle: read weights from a pickle if there is no safetensors file.
+
+    Raises what ``load`` raises, WeightsError if the weights lack the head, and UsageError.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        max_seq_length: int | None = None,
+        device: str = "auto",
+        precision: AnswerPrecision = "auto",
+        allow_pickle: bool = False,
+    ) -> None:
+        self.model, self.tokenizer = load_with_head(
+            BertForNextSentencePrediction,
+            model,
+            head="next-sentence head",
+            allow_pickle=allow_pickle,
+        )
+        self.device = to_device(self.model, device)
+        self.precision = prepare_precision(precision, self.model, model, self.device)
+        self.max_seq_length = fitting_length(self.model.config, max_seq_length)
+        self._note(model, self.model.config)
+
+    def predict(self, texts: Sequence[str], next_texts: Sequence[str]) -> list[dict[str, Any]]:
+        """One answer a pair, in order: {"follows", "num_tokens", "truncated"}.
+
+        "follows" is the probability that the second text follows the first (next_sentence_label 0);
+        "num_tokens" counts the pair's tokens before truncation.
+        """
+        check_texts(texts, next_texts)
+        features = text_features(self.tokenizer, texts, next_texts, self.max_seq_length)
+        found = run_batches(
+            self.outputs, features, [1] * len(features), self.device, precision=self.precision
+        )
+        return [self.answer(one, each) for one, each in zip(features, found, strict=True)]
+
+    def outputs(self, batch: Batch) -> Tensor:
+        """(B, 2): the probabilities that the second text follows, and that it does not."""
+        logits: Tensor = self.model(batch.rows)
+        return logits.float().softmax(-1)
+
+    def answer(self, one: Features, row: npt.NDArray[np.float32]) -> dict[str, Any]:
+        """What ``predict`` gives for a pair, from its row (1, 2) of ``outputs``."""
+        follows = float(row[0, 0])
+        return {"follows": follows, "num_tokens": one.num_tokens, "truncated": one.truncated}
+
+    def predict_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
+        """Answers for pairs, in order and in constant memory; DataError for a single text."""
+        for chunk in in_chunks(examples):
+            pairs = [one.text_pair for one in chunk if one.text_pair is not None]
+            if len(pairs) < len(chunk):
+                raise DataError(
+                    "the file has single texts, not pairs: name the column of the second sentence "
+                    f"with {param('text_pair')}"
+                )
+            yield from self.predict([one.text for one in chunk], pairs)

@@ -1,0 +1,429 @@
+"""Scores of texts with any number of labels each, and the thresholds that decide on labels.
+
+The numbers equal scikit-learn's for an indicator matrix with ``zero_division=0``: an undefined
+score (for a label that is never true or never predicted) is 0.0, never NaN, and counts in a mean.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+# Scores of predicted classes: accuracy, F1, Matthews, per class, and the confusion matrix.
+#
+# All scores come from the confusion matrix, in integers until the last division, and equal
+# scikit-learn's.  An undefined score (for a class that is never predicted) is 0.0, never NaN.
+
+SMALLEST_PROBABILITY: Final = 1e-15
+
+Floats = npt.NDArray[np.float64]
+
+
+def classification_metrics(
+    labels: npt.ArrayLike,
+    predictions: npt.ArrayLike,
+    label_names: Sequence[str],
+    probabilities: npt.ArrayLike | None = None,
+) -> dict[str, Any]:
+    """Score predicted classes; all values are plain floats and ints.
+
+    Args:
+        labels, predictions: (B,) integers, indices into ``label_names``.
+        probabilities: (B, len(label_names)), for log_loss.
+
+    Returns:
+        accuracy; macro_f1, the mean F1 of the classes that occur in labels or predictions;
+        matthews, 0.0 if either holds only one class; f1, for two classes, of the class with index 1
+        (as GLUE scores MRPC and QQP); log_loss, the mean of -ln p(label), with probabilities;
+        per_label, precision, recall, f1 and support by name; and confusion_matrix, a row a true
+        class and a column a predicted one.
+
+    Raises:
+        ValueError: no example, other shapes, or indices out of range.
+    """
+    matrix = confusion_matrix(labels, predictions, len(label_names))
+    total = int(matrix.sum())
+    if not total:
+        raise ValueError("no example was given; metrics need one at least")
+    hits = np.diag(matrix)
+    support = matrix.sum(axis=1)
+    predicted = matrix.sum(axis=0)
+    precision, recall, f1 = precision_recall_f1(hits, predicted, support)
+    result: dict[str, Any] = {
+        "accuracy": float(hits.sum() / total),
+        "macro_f1": float(f1[(support + predicted) > 0].mean()),
+        "matthews": _matthews(matrix),
+    }
+    if len(label_names) == 2:
+        result["f1"] = float(f1[1])
+    if probabilities is not None:
+        result["log_loss"] = _log_loss(np.asarray(labels), np.asarray(probabilities), matrix.shape)
+    result["per_label"] = by_label(
+        label_names, precision=precision, recall=recall, f1=f1, support=support
+    )
+    result["confusion_matrix"] = matrix.tolist()
+    return result
+
+
+def confusion_matrix(
+    labels: npt.ArrayLike, predictions: npt.ArrayLike, num_labels: int
+) -> npt.NDArray[np.int64]:
+    """(num_labels, num_labels) counts: the row is the true class, the column the predicted one."""
+    true = np.asarray(labels, dtype=np.int64)
+    predicted = np.asarray(predictions, dtype=np.int64)
+    check_one_length(labels=true, predictions=predicted)
+    for name, values in (("labels", true), ("predictions", predicted)):
+        if values.size and not 0 <= values.min() <= values.max() < num_labels:
+            raise ValueError(
+                f"{name} from {values.min()} to {values.max()} were given; {num_labels} classes "
+                f"have the indices 0 to {num_labels - 1}"
+            )
+    counts = np.bincount(true * num_labels + predicted, minlength=num_labels * num_labels)
+    return counts.reshape(num_labels, num_labels).astype(np.int64)
+
+
+def check_one_length(**pair: npt.NDArray[Any]) -> None:
+    """Raise ValueError unless the two arrays, named by keyword, are (N,) of one N."""
+    (name, one), (other_name, other) = pair.items()
+    if one.ndim != 1 or one.shape != other.shape:
+        raise ValueError(
+            f"{name} of shape {one.shape} and {other_name} of shape {other.shape} were given; "
+            "two arrays of one length are expected"
+        )
+
+
+def ratio(above: npt.ArrayLike, below: npt.ArrayLike) -> Floats:
+    """``above / below`` for two arrays of one shape, 0.0 where ``below`` is 0."""
+    divisors = np.asarray(below)
+    quotients: Floats = np.zeros(divisors.shape)
+    np.divide(above, divisors, out=quotients, where=divisors > 0)
+    return quotients
+
+
+def precision_recall_f1(
+    hits: npt.NDArray[Any], predicted: npt.NDArray[Any], support: npt.NDArray[Any]
+) -> tuple[Floats, Floats, Floats]:
+    """(C,) each, from the numbers of right, predicted and true ones of C labels."""
+    return ratio(hits, predicted), ratio(hits, support), ratio(2 * hits, support + predicted)
+
+
+def by_label(
+    label_names: Sequence[str], **columns: npt.NDArray[Any]
+) -> dict[str, dict[str, float]]:
+    """Columns of (C,) values as plain numbers: label to column to value."""
+    return {
+        name: {column: values[at].item() for column, values in columns.items()}
+        for at, name in enumerate(label_names)
+    }
+
+
+def _matthews(matrix: npt.NDArray[np.int64]) -> float:
+    """Matthews' correlation for any number of classes (Gorodkin 2004)."""
+    # From three billion examples on, products of counts overflow 64 bits; Python's integers do not.
+    true = [int(count) for count in matrix.sum(axis=1)]
+    predicted = [int(count) for count in matrix.sum(axis=0)]
+    total = sum(true)
+    by_chance = sum(t * p for t, p in zip(true, predicted, strict=True))
+    covariance = int(np.trace(matrix)) * total - by_chance
+    spread_true = total * total - sum(count * count for count in true)
+    spread_predicted = total * total - sum(count * count for count in predicted)
+    if spread_true == 0 or spread_predicted == 0:
+        return 0.0
+    return float(covariance / (spread_true**0.5 * spread_predicted**0.5))
+
+
+def _log_loss(
+    labels: npt.NDArray[Any], probabilities: npt.NDArray[Any], shape: tuple[int, ...]
+) -> float:
+    if probabilities.shape != (len(labels), shape[1]):
+        raise ValueError(
+            f"probabilities of shape {probabilities.shape} were given; "
+            f"{(len(labels), shape[1])} is expected"
+        )
+    if not np.isfinite(probabilities).all():
+        raise ValueError("probabilities must be finite")
+    chosen = probabilities[np.arange(len(labels)), labels].astype(np.float64)
+    return float(-np.log(np.clip(chosen, SMALLEST_PROBABILITY, 1.0)).mean())
+
+
+Matrix = npt.NDArray[np.bool_]
+
+DEFAULT_THRESHOLD: Final = 0.5
+# With fewer, the best threshold of one sample says little about the next sample.
+LEAST_POSITIVES: Final = 10
+
+
+def multi_label_metrics(
+    labels: npt.ArrayLike,
+    predictions: npt.ArrayLike,
+    label_names: Sequence[str],
+    probabilities: npt.ArrayLike,
+) -> dict[str, Any]:
+    """Score predicted sets of labels; all values are plain floats and ints.
+
+    labels, predictions: (B, C) of 0 and 1.  probabilities: (B, C), for the average precision.
+
+    Returns the scores of `MultiLabelScorer` for all examples, and per_label, by name: precision,
+    recall, f1, average_precision, support (true) and predicted.
+
+    Raises ValueError for no example, other shapes, and probabilities that are not finite.
+    """
+    scorer = MultiLabelScorer(labels, predictions, probabilities)
+    if scorer.labels.shape[1] != len(label_names):
+        raise ValueError(
+            f"{scorer.labels.shape[1]} columns were given for {len(label_names)} label names"
+        )
+    ones = np.ones(len(scorer.labels), dtype=np.int64)
+    hits, support, predicted = scorer.counts(ones)
+    precision, recall, f1 = precision_recall_f1(hits, predicted, support)
+    per_label = by_label(
+        label_names,
+        precision=precision,
+        recall=recall,
+        f1=f1,
+        average_precision=scorer.average_precision(ones),
+        support=support,
+        predicted=predicted,
+    )
+    return {**scorer(np.arange(len(ones))), "per_label": per_label}
+
+
+class MultiLabelScorer:
+    """Scores any selection of the examples; sorts them once, so that many selections are cheap.
+
+    labels, predictions: (B, C) of 0 and 1.  probabilities: (B, C).
+    """
+
+    def __init__(
+        self, labels: npt.ArrayLike, predictions: npt.ArrayLike, probabilities: npt.ArrayLike
+    ) -> None:
+        self.labels = _indicators(labels, "labels")
+        self.predictions = _indicators(predictions, "predictions")
+        scores = np.asarray(probabilities, dtype=np.float64)
+        if not self.labels.shape == self.predictions.shape == scores.shape:
+            raise ValueError(
+                f"labels of shape {self.labels.shape}, predictions of {self.predictions.shape} "
+                f"and probabilities of {scores.shape} were given; one shape is expected"
+            )
+        if not self.labels.size:
+            raise ValueError("no example was given; metrics need one at least")
+        if not np.isfinite(scores).all():
+            raise ValueError("probabilities must be finite")
+        self._hits = self.labels & self.predictions
+        self._num_wrong = (self.labels ^ self.predictions).sum(axis=1)
+        self._ranked = [_Ranked(*pair) for pair in zip(self.labels.T, scores.T, strict=True)]
+
+    def __call__(self, indices: npt.NDArray[np.integer[Any]]) -> dict[str, float]:
+        """The scores of the examples with these indices, which may repeat.
+
+        micro_f1 over all decisions; macro_f1, the mean of the labels' F1; subset_accuracy, the
+        share of examples whose labels are all right; hamming_loss, the share of wrong decisions;
+        and macro_average_precision, which depends only on the order of the probabilities.
+        """
+        times = np.bincount(indices, minlength=len(self.labels))
+        hits, support, predicted = self.counts(times)
+        total = int(times.sum())
+        decisions = int(support.sum() + predicted.sum())
+        return {
+            "micro_f1": float(2 * hits.sum() / decisions) if decisions else 0.0,
+            "macro_f1": float(ratio(2 * hits, support + predicted).mean()),
+            "subset_accuracy": float(times @ (self._num_wrong == 0) / total),
+            "hamming_loss": float(times @ self._num_wrong / (total * self.labels.shape[1])),
+            "macro_average_precision": float(self.average_precision(times).mean()),
+        }
+
+    def counts(
+        self, times: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(C,) each: a label's hits, true and predicted ones; example i counts times[i]."""
+        return times @ self._hits, times @ self.labels, times @ self.predictions
+
+    def average_precision(self, times: npt.NDArray[np.int64]) -> Floats:
+        """(C,): each label's mean precision over all recalls; 0.0 without a true example."""
+        return np.array([each.average_precision(times) for each in self._ranked])
+
+
+def f1_thresholds(
+    labels: npt.ArrayLike, probabilities: npt.ArrayLike, least_positives: int = LEAST_POSITIVES
+) -> tuple[Floats, Matrix]:
+    """For each label the threshold with the best F1: (C,), and whether it was tuned: (C,).
+
+    labels: (B, C) of 0 and 1.  probabilities: (B, C).  A label is predicted if its probability
+    reaches the threshold.  A threshold is midway between two probabilities that occur; of several
+    equally good ones, the nearest to 0.5.  A label with fewer than ``least_positives`` true or
+    false examples is not tuned and has 0.5.
+    """
+    truth = _indicators(labels, "labels")
+    scores = np.asarray(probabilities, dtype=np.float64)
+    positives = truth.sum(axis=0)
+    tuned = (positives >= least_positives) & (len(truth) - positives >= least_positives)
+    thresholds = np.full(truth.shape[1], DEFAULT_THRESHOLD)
+    for at in np.flatnonzero(tuned):
+        thresholds[at] = _Ranked(truth[:, at], scores[:, at]).best_threshold()
+    return thresholds, tuned
+
+
+class _Ranked:
+    """One label's examples, the most probable first; equal probabilities are one place."""
+
+    def __init__(self, labels: Matrix, scores: Floats) -> None:
+        self.order = np.argsort(-scores, kind="stable")
+        self.labels = labels[self.order]
+        ranked = scores[self.order]
+        self.ends = np.flatnonzero(np.append(np.diff(ranked), -1.0))
+        self.scores = ranked[self.ends]
+
+    def average_precision(self, times: npt.NDArray[np.int64]) -> float:
+        hits, taken = self._cumulated(times[self.order])
+        if not hits[-1]:
+            return 0.0
+        return float(np.diff(hits, prepend=0) @ ratio(hits, taken) / hits[-1])
+
+    def best_threshold(self) -> float:
+        hits, taken = self._cumulated(np.ones(len(self.order), dtype=np.int64))
+        f1 = 2 * hits / (taken + hits[-1])
+        between = (self.scores + np.append(self.scores[1:], 0.0)) / 2
+        # No number is between two floating-point neighbours, and the lower one is too low.
+        between = np.where(between > np.append(self.scores[1:], 0.0), between, self.scores)
+        best = np.flatnonzero(f1 == f1.max())
+        return float(between[best[np.argmin(np.abs(between[best] - DEFAULT_THRESHOLD))]])
+
+    def _cumulated(
+        self, times: npt.NDArray[np.int64]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The numbers of true examples, and of all, down to each place."""
+        return np.cumsum(times * self.labels)[self.ends], np.cumsum(times)[self.ends]
+
+
+def _indicators(values: npt.ArrayLike, name: str) -> Matrix:
+    array = np.asarray(values)
+    if array.ndim != 2 or not np.isin(array, (0, 1)).all():
+        raise ValueError(f"{name} of shape {array.shape}: a matrix (B, C) of 0 and 1 is expected")
+    return array.astype(np.bool_)
+
+
+# Scores of predicted numbers: Pearson's and Spearman's correlation, and mean squared error.
+
+
+def regression_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> dict[str, float]:
+    """Score predicted numbers, both (B,) and finite: pearson, spearman, mse.
+
+    An undefined correlation, with a constant or for one example, is 0.0 and never NaN: a model that
+    always gives the same answer has learned nothing.
+
+    Raises ValueError for no example, other shapes, or values that are not finite.
+    """
+    true = np.asarray(labels, dtype=np.float64)
+    predicted = np.asarray(predictions, dtype=np.float64)
+    check_one_length(labels=true, predictions=predicted)
+    if not true.size:
+        raise ValueError("no example was given; metrics need one at least")
+    for name, values in (("labels", true), ("predictions", predicted)):
+        for bad in values[~np.isfinite(values)]:
+            raise ValueError(f"{name} must be finite; {bad} was given")
+    return {
+        "pearson": _pearson(true, predicted),
+        "spearman": _pearson(_ranks(true), _ranks(predicted)),
+        "mse": float(np.mean((true - predicted) ** 2)),
+    }
+
+
+def _pearson(a: Floats, b: Floats) -> float:
+    # By rounding, the mean of equal values may differ from them, which would look like variation.
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    a, b = _unit(a), _unit(b)
+    return float(np.clip(a @ b, -1.0, 1.0))
+
+
+def _unit(values: Floats) -> Floats:
+    """The values about their mean, scaled to length 1 without overflow or underflow."""
+    scaled = values / np.abs(values).max()
+    centred = scaled - scaled.mean()
+    centred /= np.abs(centred).max()
+    unit: Floats = centred / np.linalg.norm(centred)
+    return unit
+
+
+def _ranks(values: Floats) -> Floats:
+    """Ranks from 1; equal values share their mean rank."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    return ranks
+
+
+# A confusion matrix as text for a terminal.
+
+LINE_WIDTH: Final = 80
+SHOWN_CONFUSIONS: Final = 10
+NAME_WIDTH: Final = 16
+
+
+def confusion_table(matrix: npt.NDArray[np.integer[Any]], label_names: Sequence[str]) -> str:
+    """The confusion matrix as plain text, at most 80 columns wide.
+
+    Lists the most frequent confusions if the matrix has too many classes for a table.
+    """
+    names = [_cut(name, NAME_WIDTH) for name in label_names]
+    corner = "true \\ predicted"
+    first = max(_width(text) for text in (corner, *names))
+    cells = [[f"{count:,}" for count in row] for row in matrix.tolist()]
+    widths = [
+        max(_width(name), *(len(row[at]) for row in cells)) + 2 for at, name in enumerate(names)
+    ]
+    if first + sum(widths) > LINE_WIDTH:
+        return _top_confusions(matrix, label_names)
+    lines = [[corner, *names], *([name, *row] for name, row in zip(names, cells, strict=True))]
+    return "\n".join(
+        _pad(line[0], first)
+        + "".join(_pad(text, -width) for text, width in zip(line[1:], widths, strict=True))
+        for line in lines
+    )
+
+
+def _top_confusions(matrix: npt.NDArray[np.integer[Any]], label_names: Sequence[str]) -> str:
+    wrong = np.array(matrix)
+    np.fill_diagonal(wrong, 0)
+    total = int(wrong.sum())
+    if not total:
+        return f"no confusion among {len(label_names)} classes"
+    # A stable sort keeps equal counts in the order of the classes.
+    order = np.argsort(-wrong, axis=None, kind="stable")[:SHOWN_CONFUSIONS]
+    pairs = [divmod(int(at), len(label_names)) for at in order if wrong.flat[at]]
+    counts = [f"{int(wrong[pair]):,}" for pair in pairs]
+    count_width = max(len(count) for count in counts)
+    room = (LINE_WIDTH - count_width - len("  ") - len(" taken for ")) // 2
+    names = [_cut(name, room) for name in label_names]
+    first = max(_width(names[true]) for true, _ in pairs)
+    lines = [
+        f"{count:>{count_width}}  {_pad(names[true], first)} taken for {names[predicted]}"
+        for count, (true, predicted) in zip(counts, pairs, strict=True)
+    ]
+    shown = sum(int(wrong[pair]) for pair in pairs)
+    rest = [f"and {total - shown:,} more confusions"] if total > shown else []
+    return "\n".join([*lines, *rest])
+
+
+def _width(text: str) -> int:
+    """Terminal columns: East Asian wide characters take two, combining marks none."""
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
+    )
+
+
+def _cut(text: str, width: int) -> str:
+    text = "".join(char if char.isprintable() else " " for char in text)
+    if _width(text) <= width:
+        return text
+    while _width(text) > width - 1:
+        text = text[:-1]
+    return text + "…"
+
+
+def _pad(text: str, width: int) -> str:
+    """Fill up with spaces, on the left if ``width`` is negative."""
+    space = " " * (abs(width) - _width(text))
+    return space + text if width < 0 else text + space
