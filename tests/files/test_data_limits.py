@@ -105,7 +105,7 @@ def test_a_cell_of_too_many_characters(tmp_path: Path, lower: Lower) -> None:
 
 
 def test_a_json_file_of_too_many_bytes(tmp_path: Path, lower: Lower) -> None:
-    lower("json_entries.DATA_JSON_BYTES", 10)
+    lower("records.DATA_JSON_BYTES", 10)
     path = tmp_path / "a.json"
     path.write_text('[{"text": "a"}]')
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.metrics import text_scores as confusion_table
+from tidybert.metrics.text_scores import confusion_table
 
 
 def test_confusion_table():

@@ -4,16 +4,13 @@ The shell and Python fill it in.  Each parameter, with its type, default, help a
 declared here or in a dataclass that the job holds.
 """
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from tidybert.catalog import is_size
 from tidybert.configuration import BertConfig
-from tidybert.corpus.corpora import copied_corpus, joined
-from tidybert.corpus.token_shards import MANIFEST_FILE, TokenCorpus
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.batches.instance_options import (
     InstanceOptions,
@@ -22,7 +19,6 @@ from tidybert.pretraining.batches.instance_options import (
 )
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.storage.model_files import WEIGHTS_FILE
-from tidybert.storage.remote_files import is_remote
 from tidybert.training.runs.run_options import RunOptions
 from tidybert.training.training_arguments import check_arguments
 
@@ -209,85 +205,3 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
         if isinstance(self.instances, NextTokenOptions):
             return {**found, "vocab": self.vocab, "held_out": self.held_out}
         return {**found, "probe": self.probe, **asdict(self.shape)}
-
-
-# Which corpora a run reads, in which shares: ``--data wiki:3 --data books:1``.
-
-
-def weighted_corpora(
-    data: Data, note: Callable[[str], None], cache_gb: float = CACHE_GB
-) -> tuple[TokenCorpus, tuple[float, ...]]:
-    """The corpora as one, and the share of the tokens that each has.
-
-    A corpus is a directory, and may have a weight: ``books:0.5``; without one its weight is 1.
-    A URL that fsspec reads is copied to this machine first, see ``copied_corpus``.  ``note`` is
-    called with what may surprise.
-
-    Raises UsageError for a weight that is not a number above 0, a corpus named twice, and corpora
-    of different vocabularies; DataError where a directory holds no corpus.
-    """
-    given = [data] if isinstance(data, str | Path) else list(data)
-    if not given:
-        raise UsageError(f"{param('data')}: name a directory that build-corpus wrote")
-    named = [weighted_path(each) for each in given]
-    corpora = [
-        TokenCorpus(copied_corpus(path, cache_gb, note) if is_remote(path) else path)
-        for path, _ in named
-    ]
-    total = sum(weight for _, weight in named)
-    shares = tuple(weight / total for _, weight in named)
-    contents = [each.contents_sha256() for each in corpora]
-    for place, each in enumerate(contents):
-        if each in contents[:place]:
-            first, second = named[contents.index(each)][0], named[place][0]
-            raise UsageError(
-                f"{param('data', second)} has the same contents as {first}; give the corpus once, "
-                "with a larger weight"
-            )
-    if len({each.manifest.settings.get("held_out") for each in corpora}) > 1:
-        note(
-            "the corpora hold out different fractions: a document that several of them have may be "
-            "both learned from and measured on"
-        )
-    return joined(corpora), shares
-
-
-def weighted_path(given: str | Path) -> tuple[str, float]:
-    """A corpus's directory and its weight; a directory with a colon in its name stays whole.
-
-    Raises UsageError for a weight that is not a number above 0, and where both readings exist.
-    """
-    text = str(given)
-    path, colon, weight = text.rpartition(":")
-    if not colon or isinstance(given, Path) or "/" in weight or "\\" in weight:
-        return text, 1.0
-    if Path(text).exists():
-        if _is_corpus(path):
-            raise UsageError(
-                f"{param('data', text)}: there are {path} and {text}; write {text}:1 for the "
-                f"second, or {path}/:{weight} for the first"
-            )
-        return text, 1.0
-    try:
-        found = float(weight)
-    except ValueError:
-        if not _is_corpus(path):
-            return text, 1.0
-        found = math.nan
-    if not (math.isfinite(found) and found > 0):
-        raise UsageError(
-            f"{param('data', text)}: the weight {weight!r} is not a number above 0; write, for "
-            f"example, {path}:3"
-        )
-    return path, found
-
-
-def corpus_names(corpus: TokenCorpus) -> list[str]:
-    """A short name for each of the joined corpora: its directory's, or the path where two agree."""
-    paths = [each.directory for each in corpus.corpora]
-    names = [path.resolve().name for path in paths]
-    return names if len(set(names)) == len(names) else [str(path) for path in paths]
-
-
-def _is_corpus(path: str) -> bool:
-    return bool(path) and (Path(path) / MANIFEST_FILE).exists()

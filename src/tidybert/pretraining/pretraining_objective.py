@@ -31,7 +31,7 @@ from tidybert.pretraining.pretraining_arguments import (
     least_micro_batch,
     rate_at,
 )
-from tidybert.pretraining.pretraining_job import corpus_names
+from tidybert.pretraining.weighted_data import corpus_names
 from tidybert.training.distributed import Processes
 from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.optimization import build_optimizer

@@ -32,7 +32,7 @@ from tidybert.pretraining.batches.stream import PhasedStream
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
 from tidybert.pretraining.pretraining_card import write_pretraining_card
-from tidybert.pretraining.pretraining_job import Data, PretrainingJob, is_new, weighted_corpora
+from tidybert.pretraining.pretraining_job import Data, PretrainingJob, is_new
 from tidybert.pretraining.pretraining_objective import (
     HeldOut,
     PretrainingModel,
@@ -49,6 +49,7 @@ from tidybert.pretraining.throughput import (
     flops_per_token,
     peak_flops,
 )
+from tidybert.pretraining.weighted_data import weighted_corpora
 from tidybert.storage.model_files import RECORD
 from tidybert.tokenization import BasicTokenizer, BertTokenizer
 from tidybert.tokenization.learning.vocabulary_training import WordCounts
