@@ -41,6 +41,7 @@ CORE_PATH = ("embeddings", "attention", "encoder", "bert")
 LONGEST_CORE_PATH = 500
 # Folders of tests whose subject is outside the package.
 SUBJECTS = {
+    "gate",
     "benchmarks",
     "docs",
     "faults",
