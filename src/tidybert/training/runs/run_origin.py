@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidybert.catalog import find_model, hub_name
 from tidybert.errors import ConfigError, TidyBertError
 from tidybert.storage.atomic_files import file_sha256
+from tidybert.storage.hub_files import commit_of
 from tidybert.storage.json_objects import read_json_object
-from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
+from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD, WEIGHTS_FILE
 from tidybert.storage.opening import present
 from tidybert.system.cores import machine, versions
 
@@ -40,8 +42,11 @@ def file_identity(path: str | Path) -> dict[str, Any]:
     return found
 
 
-def environment(device: "torch.device") -> dict[str, Any]:
-    """Versions, processor and threads, on which the bits of the weights depend."""
+def environment(device: "torch.device", model: object) -> dict[str, Any]:
+    """Versions, processor and threads, on which the bits of the weights depend.
+
+    Of a hub's model also the revision, as the hub's commit, and the weights' sha256.
+    """
     import torch
 
     where = machine()
@@ -54,6 +59,12 @@ def environment(device: "torch.device") -> dict[str, Any]:
     }
     if device.type == "cuda":
         found["device_name"] = torch.cuda.get_device_name(device)
+    if isinstance(model, str) and hub_name(model) and not Path(model).exists():
+        directory = find_model(model)
+        if commit := commit_of(directory):
+            weights = directory / WEIGHTS_FILE
+            found["revision"] = commit
+            found["weights_sha256"] = file_sha256(weights) if weights.exists() else None
     return found
 
 

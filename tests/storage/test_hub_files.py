@@ -1,0 +1,267 @@
+"""Models of a hub: fetched from a server on this machine, and found in the cache without any."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tests.hub_server import COMMIT, Hub, running_hub
+
+from tidybert.catalog import find_model, hub_name
+from tidybert.cli import main as shell
+from tidybert.errors import ModelNotFoundError
+from tidybert.storage.hub_files import HubName
+
+NAME = "owner/tiny-bert"
+
+
+@pytest.fixture
+def hub(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """A hub with one model, in whose cache nothing lies yet."""
+    from huggingface_hub import constants
+
+    folder = tmp_path / "on-hub"
+    shutil.copytree(tiny_model, folder)
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "model.onnx").write_bytes(b"not for a MODEL" * 400)
+    (folder / "tf_model.h5").write_bytes(b"nor this" * 400)
+    with running_hub() as found:
+        found.models[NAME] = folder
+        monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "ENDPOINT", found.endpoint)
+        template = f"{found.endpoint}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        cache = str(tmp_path / "cache" / "hub")
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", cache)
+        yield found
+
+
+def run(*arguments: str) -> int:
+    return shell.run(list(arguments))
+
+
+def test_a_model_is_fetched_and_then_has_its_name_everywhere(
+    hub: Hub, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("download", NAME) == 0
+
+    shown = capsys.readouterr()
+    directory = Path(shown.out.strip())
+    assert "licence apache-2.0" in shown.err
+    assert f"next: tidybert finetune classify {NAME}" in shown.err
+    names = {path.name for path in directory.iterdir()}
+    assert {"config.json", "vocab.txt", "model.safetensors"} <= names
+    assert not {"onnx", "tf_model.h5"} & names
+    assert find_model(NAME) == find_model(f"{NAME}@{COMMIT}") == directory
+
+    hub.requests.clear()
+    assert run("tokenize", NAME, "a red cat") == 0
+    assert run("info", NAME) == 0
+    assert run("models") == 0
+    assert NAME in capsys.readouterr().out
+    assert hub.requests == []
+
+
+def test_a_second_download_fetches_no_weights(hub: Hub) -> None:
+    assert run("download", NAME) == 0
+    hub.requests.clear()
+
+    assert run("download", NAME) == 0
+
+    assert hub.sent("GET", "model.safetensors") == []
+
+
+def test_a_cut_connection_goes_on_where_it_ended(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 500)
+    hub.cut = [1000]
+
+    assert run("download", NAME) == 0
+
+    assert "bytes=1000-" in [each for _, _, each in hub.requests]
+
+
+def test_a_damaged_file_is_fetched_again(hub: Hub) -> None:
+    assert run("download", NAME) == 0
+    weights = find_model(NAME) / "model.safetensors"
+    content = weights.read_bytes()
+    weights.resolve().write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+    assert run("download", NAME) == 0
+
+    assert weights.read_bytes() == content
+
+
+def test_a_hub_that_sends_other_bytes_is_an_error(
+    hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.wrong = {"vocab.txt": 2}
+
+    assert run("download", NAME) == 1
+
+    assert "its hash is not the one that the hub states" in capsys.readouterr().err
+    with pytest.raises(ModelNotFoundError):
+        find_model(NAME)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["owner/typo"], "the hub shows no model 'owner/typo': a typo, or it is private"),
+        ([f"{NAME}@v9"], f"{NAME} has no revision 'v9'"),
+        (["owner/gated"], "owner/gated is gated: accept its terms"),
+        (["owner/roberta"], "the checkpoint is RoBERTa"),
+        (["owner/pickle"], "--allow-pickle fetches it"),
+        (["owner/empty"], "owner/empty has no config.json"),
+        (["no such name"], "no weights are named 'no such name'"),
+    ],
+)
+def test_what_cannot_be_fetched_gets_a_sentence(
+    hub: Hub,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    for name in ("gated", "roberta", "pickle", "empty"):
+        hub.models[f"owner/{name}"] = shutil.copytree(hub.models[NAME], tmp_path / name)
+    hub.gated = {"owner/gated"}
+    config = (tmp_path / "roberta" / "config.json").read_text()
+    config = config.replace("{", '{"model_type": "roberta", ', 1).replace(
+        '"model_type": "bert",', ""
+    )
+    (tmp_path / "roberta" / "config.json").write_text(config)
+    (tmp_path / "pickle" / "model.safetensors").rename(tmp_path / "pickle" / "pytorch_model.bin")
+    (tmp_path / "empty" / "config.json").unlink()
+
+    assert run("download", *arguments) == 1
+
+    assert said in capsys.readouterr().err
+    assert hub.sent("GET", "roberta/resolve/main/model.safetensors") == []
+
+
+def test_a_gated_model_takes_a_token(
+    hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.gated = {NAME}
+    monkeypatch.setenv("HF_TOKEN", "hf_right")
+
+    assert run("download", NAME) == 0
+
+
+def test_a_pickle_is_fetched_on_request(hub: Hub, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    folder = hub.models[NAME]
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+    assert run("download", NAME, "--allow-pickle") == 0
+
+    assert (find_model(NAME) / "pytorch_model.bin").exists()
+
+
+def test_no_network_is_said(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    from huggingface_hub import constants
+
+    constants.ENDPOINT = "http://127.0.0.1:9"
+
+    assert run("download", NAME) == 1
+
+    assert "cannot be reached" in capsys.readouterr().err
+
+
+def test_a_name_that_is_not_there_names_the_command(
+    hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("tokenize", "bert-base-uncased", "a") == 1
+    assert "tidybert download google-bert/bert-base-uncased" in capsys.readouterr().err
+    assert run("tokenize", NAME, "a") == 1
+    assert f"tidybert download {NAME}" in capsys.readouterr().err
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("owner/name", HubName("owner/name")),
+        ("owner/name@v1", HubName("owner/name", "v1")),
+        ("bert-base-uncased", HubName("google-bert/bert-base-uncased")),
+        ("some-name", None),
+        ("a/b/c", None),
+        ("./a", None),
+        ("/a/b", None),
+        ("a b", None),
+    ],
+)
+def test_names(given: str, name: HubName | None) -> None:
+    assert hub_name(given) == name
+
+
+def test_transformers_finds_what_was_fetched(hub: Hub, tmp_path: Path) -> None:
+    """In another process, which reads the cache's folder from the environment."""
+    config = hub.models[NAME] / "config.json"
+    config.write_text(json.dumps({"model_type": "bert", **json.loads(config.read_text())}))
+    assert run("download", NAME) == 0
+    environment = {
+        **os.environ,
+        "HF_HUB_CACHE": str(tmp_path / "cache" / "hub"),
+        "HF_HUB_OFFLINE": "1",
+    }
+    program = f"from transformers import AutoModel; AutoModel.from_pretrained({NAME!r})"
+
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
+
+
+def test_only_download_opens_a_connection(tiny_model: Path, tmp_path: Path) -> None:
+    """With sockets refused, everything but download works as it did."""
+    (tmp_path / "texts.txt").write_text("a red cat\n")
+    program = f"""
+import socket
+def refused(*_):
+    raise AssertionError("a connection")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refused
+from tidybert.cli.main import run
+model, texts = {str(tiny_model)!r}, {str(tmp_path / "texts.txt")!r}
+for line in (
+    ["models"], ["info", model], ["tokenize", model, "a cat"], ["embed", model, texts],
+    ["tokenize", "owner/name", "a"], ["info", "bert-base-uncased"],
+):
+    print(line[0], run(line))
+"""
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "0"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+
+    assert "a connection" not in done.stderr
+    found = [line for line in done.stdout.splitlines() if line[-2:] in (" 0", " 1")]
+    assert found == [
+        "models 0", "info 0", "tokenize 0", "embed 0", "tokenize 1", "info 1",
+    ]  # fmt: skip
+
+
+def test_a_run_records_the_revision(hub: Hub, tmp_path: Path) -> None:
+    assert run("download", NAME) == 0
+    rows = "".join(f"a red cat {n},{'yes' if n % 2 else 'no'}\n" for n in range(12))
+    (tmp_path / "train.csv").write_text(f"text,label\n{rows}")
+
+    made = run(
+        "finetune", "classify", NAME, "--train", str(tmp_path / "train.csv"),
+        "--out", str(tmp_path / "run"), "--max-steps", "1", "--max-seq-length", "32",
+    )  # fmt: skip
+
+    assert made == 0
+    arguments = json.loads((tmp_path / "run" / "arguments.json").read_text())
+    assert (arguments["model"], arguments["record"]["revision"]) == (NAME, COMMIT)
+    weights = hub.files(NAME)["model.safetensors"]
+    assert arguments["record"]["weights_sha256"] == hashlib.sha256(weights).hexdigest()
