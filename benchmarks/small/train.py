@@ -62,7 +62,8 @@ def main() -> None:
     parser.add_argument("--masked-lm-prob", type=float, default=0.3)
     parser.add_argument("--whole-word", action="store_true", help="mask all tokens of a word")
     parser.add_argument("--max-seq-length", type=at_least(1), default=128)
-    parser.add_argument("--long-share", type=float, default=0.0, help="steps of 256 at the end")
+    parser.add_argument("--long-share", type=float, default=0.0, help="long steps at the end")
+    parser.add_argument("--long-seq-length", type=at_least(1), default=256, help="of long steps")
     parser.add_argument("--precision", default="bfloat16", help="bfloat16 or float32")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
     parser.add_argument("--micro-batch", type=at_least(1), help="most tokens at once")
@@ -79,11 +80,10 @@ def main() -> None:
         corpus,
         PretrainingArguments(
             recipe="fast",
-            long_seq_length=256,
             save_steps=given.max_steps,
             **{name: getattr(given, name) for name in (
-                "max_steps", "tokens_per_step", "learning_rate", "long_share", "precision", "seed",
-                "eval_steps", "save_minutes", "micro_batch",
+                "max_steps", "tokens_per_step", "learning_rate", "long_share", "long_seq_length",
+                "precision", "seed", "eval_steps", "save_minutes", "micro_batch",
             )},
         ),
         instances=InstanceOptions(max_seq_length=given.max_seq_length),
