@@ -7,7 +7,7 @@
 #   make test-parity  outputs and gradients beside transformers', for all sizes up to base
 #   make test-mutations  change lines at random; do the tests notice? make test-mutations EACH=5
 #   make test-cuda    only the tests that need a CUDA device
-#   make docs         the guides as a site, in site/
+#   make docs         the guides and the reference as a site, in site/
 # All install into .venv once, and again only when pyproject.toml changes; make clean removes it.
 # Another Python: make PYTHON=python3.12 quickstart
 
@@ -65,7 +65,7 @@ test-cuda: $(VENV)/.dev
 
 docs: $(VENV)/.docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
-	@echo "the guides are in site/index.html" >&2
+	@echo "the guides and the reference are in site/index.html" >&2
 
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \

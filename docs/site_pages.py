@@ -1,14 +1,17 @@
-"""Pages of the site that are files outside of docs/: a hook of mkdocs.yml.
+"""Pages of the site that are no files of docs/: a hook of mkdocs.yml.
 
-GitHub and the site show the same files.  So this adds each file of ROOT_PAGES under its name on the
-site, and turns links between files of the repository into links between pages of the site.
+GitHub and the site show the same guides.  So this adds each file of ROOT_PAGES under its name on
+the site, and turns links between files of the repository into links between pages of the site.  It
+adds the reference too, which only the site has: there a command or a flag in a guide is a link.
 """
 
 import posixpath
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
+import reference_pages
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
@@ -20,20 +23,54 @@ ROOT_PAGES = {
     "benchmarks/NOTES.md": "notes.md",
 }
 _LINK = re.compile(r"(\]\()(?!https?://|#)([^)\s#]+)")
+# Code in running text: not in a heading, a link or a block.
+_CODE = re.compile(r"<(a|h\d|pre)\b.*?</\1>|<code>([^<]+)</code>", re.DOTALL)
+_NAV_TITLE = "Reference"
+
+
+def on_config(config: Any) -> Any:
+    """Give the reference its place in the navigation."""
+    for section in config.nav:
+        if _NAV_TITLE in section:
+            section[_NAV_TITLE] = reference_pages.nav()
+    return config
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """Add the pages of the root."""
+    """Add the pages of the root, and the reference."""
     for path, name in ROOT_PAGES.items():
         text = (ROOT / path).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=site_links(text, path)))
+    for name, text in reference_pages.pages().items():
+        files.append(File.generated(config, name, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
     """The page with the site's links; those of the root have them already."""
     name = page.file.src_uri
-    return markdown if name in ROOT_PAGES.values() else site_links(markdown, f"docs/{name}")
+    is_file = name not in ROOT_PAGES.values() and not is_reference(page)
+    return site_links(markdown, f"docs/{name}") if is_file else markdown
+
+
+def on_page_content(html: str, *, page: Any, **_: Any) -> str:
+    """A guide's commands and flags as links to the reference."""
+    return html if is_reference(page) else reference_links(html, page.file.src_uri)
+
+
+def is_reference(page: Any) -> bool:
+    return bool(page.file.src_uri.startswith(f"{reference_pages.FOLDER}/"))
+
+
+def reference_links(html: str, name: str) -> str:
+    """The HTML of the page ``name``, where code that is a command or a flag is a link."""
+    up = "../" * name.count("/") + reference_pages.FOLDER
+
+    def linked(found: re.Match[str]) -> str:
+        page = reference_pages.page_of(unescape(found[2] or ""))
+        return f'<a href="{up}/{page}">{found[0]}</a>' if page else found[0]
+
+    return _CODE.sub(linked, html)
 
 
 def site_links(text: str, path: str) -> str:

@@ -1,4 +1,4 @@
-"""Every command and every Python block on a page runs, and every name on it exists.
+"""Every command and every Python block on a page runs.
 
 Commands that take minutes or the network (NOT_RUN) only have their flags checked.
 """
@@ -50,11 +50,6 @@ NOT_RUN = (
     "ruff ",
     "mypy",
 )
-# Flags on the pages that belong to other programs.
-FOREIGN_FLAGS = {
-    "--no-deps", "--index-url", "--editable", "--nproc-per-node", "--model-id", "--runner",
-}  # fmt: skip
-
 EXAMPLES = 24
 
 
@@ -80,29 +75,9 @@ def shell_commands() -> list[tuple[str, str]]:
     ]
 
 
-def inline_code(page: Path) -> list[str]:
-    text = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return re.findall(r"`([^`]+)`", text)
-
-
 def is_run(command: str) -> bool:
     # tests/cluster/test_ray.py and tests/cli/test_cluster.py start a cluster.
     return not command.startswith(NOT_RUN) and " --cluster " not in command
-
-
-def all_commands(of: Any) -> Iterator[Any]:
-    yield of
-    for each in getattr(of, "commands", {}).values():
-        yield from all_commands(each)
-
-
-def all_flags() -> set[str]:
-    return {
-        flag
-        for command in all_commands(shell.program())
-        for parameter in command.params
-        for flag in (*parameter.opts, *parameter.secondary_opts)
-    } | {"--help"}
 
 
 # --- every block is of a kind that some test covers
@@ -330,23 +305,7 @@ def check_requirements(words: list[str]) -> None:
             assert word in project["dependencies"]
 
 
-# --- what is named in running text
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_inline_code_names_commands_and_flags_that_there_are(page: Path) -> None:
-    names = {command.name for command in all_commands(shell.program())}
-    flags = all_flags() | FOREIGN_FLAGS | flags_of_benchmarks()
-    for code in inline_code(page):
-        words = code.split()
-        if words[0] == "tidybert" and len(words) > 1 and words[1][0].isalpha():
-            assert words[1] in names, code
-        if words[0] == "make" and len(words) == 2:
-            assert f"{words[1]}:" in (ROOT / "Makefile").read_text(), code
-        if code.startswith("pip install "):
-            check_requirements(shlex.split(code)[2:])
-        if not code.startswith(NOT_RUN[2:]):
-            assert set(re.findall(r"(?<!\S)--[a-z][\w-]*", code)) <= flags, code
+# --- the tree of the house
 
 
 def test_the_tree_in_the_readme_is_the_one_there_is() -> None:

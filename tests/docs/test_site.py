@@ -1,7 +1,9 @@
-"""mkdocs.yml: each guide has its place on the site, and each place its file."""
+"""mkdocs.yml: each guide has its place on the site, each place its file, and make docs works."""
 
+import os
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +19,7 @@ def hook(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     files = ModuleType("mkdocs.structure.files")
     files.File = files.Files = object  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "mkdocs.structure.files", files)
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
     return runpy.run_path(str(ROOT / "docs" / "site_pages.py"))
 
 
@@ -49,3 +52,45 @@ def test_links_between_files_become_links_between_pages(
     site_links = hook["site_links"]
     assert callable(site_links)
     assert site_links(link, path) == expected
+
+
+@pytest.mark.parametrize(
+    ("html", "page"),
+    [
+        ("<code>--learning-rate</code>", "flags.html#--learning-rate"),
+        ("<code>--top-k 3</code>", "flags.html#--top-k"),
+        ("<code>tidybert finetune classify --help</code>", "commands/finetune.html"),
+        ("<code>BertClassifier</code>", "python/estimators.html#tidybert.BertClassifier"),
+        ("<code>tidybert.finetune</code>", "python/finetuning.html#tidybert.finetune"),
+        ("<code>predict</code>", None),
+        ("<code>--no-such-flag</code>", None),
+        ("<h2><code>--learning-rate</code></h2>", None),
+        ('<a href="trust.html"><code>--report</code></a>', None),
+        ("<pre><span></span><code>tidybert predict\n</code></pre>", None),
+    ],
+)
+def test_a_name_in_a_guide_is_a_link_to_the_reference(
+    hook: dict[str, object], html: str, page: str | None
+) -> None:
+    reference_links = hook["reference_links"]
+    assert callable(reference_links)
+    expected = f'<a href="reference/{page}">{html}</a>' if page else html
+    assert reference_links(html, "finetuning.md") == expected
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="needs the extra docs")
+    pytest.importorskip("mkdocstrings", reason="needs the extra docs")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
+    built = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+    assert built.returncode == 0, built.stderr
+    page = (tmp_path / "reference" / "python" / "finetuning.html").read_text(encoding="utf-8")
+    assert 'id="tidybert.finetune"' in page
