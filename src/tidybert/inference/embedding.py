@@ -38,6 +38,7 @@ from tidybert.inference.loading import (
     model_fingerprint,
     to_device,
 )
+from tidybert.modeling.attention import PLAIN_PASS, PassOptions
 from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.rows import Rows, pooled
 from tidybert.system.terminal import counting_bar
@@ -266,14 +267,14 @@ class Embedder(ShowsFacts):
         """The layers' hidden states in the order asked for: (T, H), or (B, H) of [CLS] alone."""
         first, highest = rows.first_rows, max(self.layers)
         hidden = self.encoder.embeddings(rows)
+        of_highest = PassOptions(output_rows=first) if only_first else PLAIN_PASS
         if self.layers == (len(self.encoder.layers),):
-            output_rows = first if only_first else None
-            return [self.encoder.encoder(LowerStates(hidden, 0), rows, output_rows=output_rows)]
+            return [self.encoder.encoder(LowerStates(hidden, 0), rows, of_highest)]
         found = {0: hidden[first] if only_first else hidden}
         for number, layer in enumerate(self.encoder.layers[:highest], start=1):
             # Nobody reads the other rows of the highest layer; those of lower layers feed it.
             at_first = only_first and number == highest
-            hidden = layer(hidden, rows, output_rows=first if at_first else None)
+            hidden = layer(hidden, rows, of_highest if at_first else PLAIN_PASS)
             if number in self.layers:
                 found[number] = hidden[first] if only_first and not at_first else hidden
         return [found[number] for number in self.layers]

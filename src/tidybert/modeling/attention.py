@@ -5,6 +5,7 @@ T tokens, B sequences, S longest length, N heads, D head width, H = N * D width,
 """
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,25 @@ from tidybert.modeling.kernels.dropout import dropout
 from tidybert.modeling.kernels.fast_attention import attention, first_row_attention
 from tidybert.modeling.kernels.linear import Linear, float32_on_a_cpu, linear
 from tidybert.modeling.rows import Rows
+
+
+@dataclass(frozen=True)
+class PassOptions:
+    """What one forward pass is asked for.
+
+    output_rows: (R,) int64, the only rows that the last layer computes; None for all.
+    causal: a token sees only itself and the tokens before it.
+    hidden_states: collects the states (T, H), those below the first layer and each layer's.
+    attentions: collects each layer's attention_probs (B, N, S, S).
+    """
+
+    output_rows: Tensor | None = None
+    causal: bool = False
+    hidden_states: list[Tensor] | None = None
+    attentions: list[Tensor] | None = None
+
+
+PLAIN_PASS = PassOptions()
 
 
 def scaled_dot_product(
@@ -64,19 +84,9 @@ class BertAttention(nn.Module):
         self.num_heads = config.num_attention_heads
         self.dropout_prob = config.attention_probs_dropout_prob
 
-    def forward(
-        self,
-        hidden: Tensor,
-        rows: Rows,
-        *,
-        output_rows: Tensor | None = None,
-        causal: bool = False,
-        attentions: list[Tensor] | None = None,
-    ) -> Tensor:
-        """Context (T, H), or (R, H) of ``output_rows``, before the output projection.
-
-        ``attentions`` collects attention_probs (B, N, S, S).
-        """
+    def forward(self, hidden: Tensor, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
+        """Context (T, H), or (R, H) of ``output_rows``, before the output projection."""
+        output_rows, causal, attentions = options.output_rows, options.causal, options.attentions
         probability = self.dropout_prob if self.training else 0.0
         if output_rows is rows.first_rows and attentions is None and not causal:
             return self._of_first_rows(hidden, rows, probability)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
+from tidybert.modeling.attention import PassOptions
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.modeling.encoder import BertEncoder, LowerStates
 from tidybert.modeling.kernels.linear import Linear
@@ -101,24 +102,20 @@ class BertModel(nn.Module):
             raise ValueError("output_rows leaves rows out: not with output_hidden_states")
         if lower_states is not None and output_hidden_states:
             raise ValueError("lower_states leaves layers out: not with output_hidden_states")
-        hidden_states: list[Tensor] | None = [] if output_hidden_states else None
-        attentions: list[Tensor] | None = [] if output_attentions else None
-        last = self.encoder(
-            lower_states or LowerStates(self.embeddings(rows), num_layers=0),
-            rows,
-            output_rows=output_rows,
-            causal=causal or self.is_causal,
-            hidden_states=hidden_states,
-            attentions=attentions,
+        options = PassOptions(
+            output_rows,
+            causal or self.is_causal,
+            hidden_states=[] if output_hidden_states else None,
+            attentions=[] if output_attentions else None,
         )
+        lower = lower_states or LowerStates(self.embeddings(rows), num_layers=0)
+        last = self.encoder(lower, rows, options)
         pooled = None
         if self.pooler is not None and output_rows is None:
             pooled = self.pooler(last[rows.first_rows])
+        collected = (options.hidden_states, options.attentions)
         return BertModelOutput(
-            last,
-            pooled,
-            None if hidden_states is None else tuple(hidden_states),
-            None if attentions is None else tuple(attentions),
+            last, pooled, *(None if each is None else tuple(each) for each in collected)
         )
 
     @property
@@ -135,11 +132,12 @@ class BertModel(nn.Module):
         """(T, H): the output of the embeddings and the lowest ``num_layers`` layers."""
         rows.check(self.config)
         hidden: Tensor = self.embeddings(rows)
+        options = PassOptions(causal=self.is_causal)
         if num_layers == len(self.layers):
-            whole: Tensor = self.encoder(LowerStates(hidden, 0), rows, causal=self.is_causal)
+            whole: Tensor = self.encoder(LowerStates(hidden, 0), rows, options)
             return whole
         for layer in self.layers[:num_layers]:
-            hidden = layer(hidden, rows, causal=self.is_causal)
+            hidden = layer(hidden, rows, options)
         return hidden
 
     def pooled(self, rows: Rows, lower_states: LowerStates | None = None) -> Tensor:

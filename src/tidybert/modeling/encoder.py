@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.configuration import BertConfig
-from tidybert.modeling.attention import BertAttention
+from tidybert.modeling.attention import PLAIN_PASS, BertAttention, PassOptions
 from tidybert.modeling.kernels.dropout import LayerNorm, dropout_add
 from tidybert.modeling.kernels.linear import Linear
 from tidybert.modeling.kernels.transfer import to_device
@@ -43,21 +43,11 @@ class BertLayer(nn.Module):
         self.activation = ACTIVATIONS[config.hidden_act]
         self.dropout_prob = config.hidden_dropout_prob
 
-    def forward(
-        self,
-        hidden: Tensor,
-        rows: Rows,
-        *,
-        output_rows: Tensor | None = None,
-        causal: bool = False,
-        attentions: list[Tensor] | None = None,
-    ) -> Tensor:
-        """(T, H), or the R rows that ``output_rows`` (R,) names; ``attentions`` collects probs."""
-        context = self.attention(
-            hidden, rows, output_rows=output_rows, causal=causal, attentions=attentions
-        )
-        if output_rows is not None:
-            hidden = hidden[output_rows]
+    def forward(self, hidden: Tensor, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
+        """(T, H), or the R rows that ``output_rows`` (R,) names."""
+        context = self.attention(hidden, rows, options)
+        if options.output_rows is not None:
+            hidden = hidden[options.output_rows]
         return self.after_attention(context, hidden)
 
     def after_attention(self, context: Tensor, hidden: Tensor) -> Tensor:
@@ -91,35 +81,20 @@ class BertEncoder(nn.Module):
         super().__init__()
         self.layers = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
 
-    def forward(
-        self,
-        lower: LowerStates,
-        rows: Rows,
-        *,
-        output_rows: Tensor | None = None,
-        causal: bool = False,
-        hidden_states: list[Tensor] | None = None,
-        attentions: list[Tensor] | None = None,
-    ) -> Tensor:
+    def forward(self, lower: LowerStates, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
         """(T, H), or with ``output_rows`` (R,) the last layer's (R, H) at those rows alone.
 
-        ``hidden_states`` collects the states (T, H), the first being those of ``lower``; it
-        excludes ``output_rows``.  ``attentions`` collects the attention_probs (B, N, S, S).
+        ``hidden_states``, which excludes ``output_rows``, begins with those of ``lower``.
         """
         hidden = lower.hidden_states
-        if lower.num_layers == len(self.layers) and output_rows is not None:
-            return hidden[output_rows]
-        if hidden_states is not None:
-            hidden_states.append(hidden)
+        if lower.num_layers == len(self.layers) and options.output_rows is not None:
+            return hidden[options.output_rows]
+        if options.hidden_states is not None:
+            options.hidden_states.append(hidden)
+        of_all_rows = replace(options, output_rows=None)
         for layer in islice(self.layers, lower.num_layers, None):
             is_last = layer is self.layers[-1]
-            hidden = layer(
-                hidden,
-                rows,
-                output_rows=output_rows if is_last else None,
-                causal=causal,
-                attentions=attentions,
-            )
-            if hidden_states is not None:
-                hidden_states.append(hidden)
+            hidden = layer(hidden, rows, options if is_last else of_all_rows)
+            if options.hidden_states is not None:
+                options.hidden_states.append(hidden)
         return hidden

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tidybert.configuration import BertConfig
+from tidybert.modeling.attention import PassOptions
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.modeling.kernels import answer_layers as module
@@ -47,10 +48,11 @@ def test_a_layer_is_near_its_plain_body(asked: str, causal: bool) -> None:
     rows = rows_of([70, 70, 9, 1, 33])
     hidden = torch.randn(rows.num_tokens, 64, generator=torch.Generator().manual_seed(1))
     output_rows = {"all": None, "first": rows.first_rows, "some": torch.tensor([3, 80, 141])}[asked]
+    options = PassOptions(output_rows, causal)
 
-    found = AnswerLayer(plain)(hidden, rows, output_rows=output_rows, causal=causal)
+    found = AnswerLayer(plain)(hidden, rows, options)
 
-    expected = plain(hidden, rows, output_rows=output_rows, causal=causal)
+    expected = plain(hidden, rows, options)
     assert found.shape == expected.shape
     assert (found - expected).norm() < 0.03 * expected.norm()
     assert not torch.equal(found, expected)

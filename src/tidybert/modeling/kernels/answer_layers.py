@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.modeling.architectures import encoder_of
+from tidybert.modeling.attention import PLAIN_PASS, PassOptions
 from tidybert.modeling.encoder import BertEncoder, BertLayer, LowerStates
 from tidybert.modeling.kernels.fast_attention import (
     grouped_attention,
@@ -61,17 +62,10 @@ class AnswerLayer(nn.Module):
         ]
         self._take_digests()
 
-    def forward(
-        self,
-        hidden: Tensor,
-        rows: Rows,
-        *,
-        output_rows: Tensor | None = None,
-        causal: bool = False,
-        attentions: list[Tensor] | None = None,
-    ) -> Tensor:
+    def forward(self, hidden: Tensor, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
         """(P, H), or the R rows that ``output_rows`` (R,) names, from (P, H); P may be T."""
-        assert attentions is None
+        assert options.attentions is None
+        output_rows, causal = options.output_rows, options.causal
         count = rows.input_ids.shape[0]
         if output_rows is rows.first_rows and not causal:
             query, key_value = self._of_first_rows(hidden, output_rows)
@@ -159,30 +153,19 @@ class AnswerEncoder(BertEncoder):
         self._watched: list[nn.Module] = []
         self._num_passes = 0
 
-    def forward(
-        self,
-        lower: LowerStates,
-        rows: Rows,
-        *,
-        output_rows: Tensor | None = None,
-        causal: bool = False,
-        hidden_states: list[Tensor] | None = None,
-        attentions: list[Tensor] | None = None,
-    ) -> Tensor:
+    def forward(self, lower: LowerStates, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
         """As ``BertEncoder.forward``."""
-        collected = {"hidden_states": hidden_states, "attentions": attentions}
-        asked: Any = {"output_rows": output_rows, "causal": causal, **collected}
         hidden = lower.hidden_states
         count = hidden.shape[0]
         if count > MOST_ROWS or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
-            return super().forward(lower, rows, **asked)
-        is_whole = not lower.num_layers and hidden_states is None is attentions
-        layers = self._layers_for_few() if is_whole and not causal else []
+            return super().forward(lower, rows, options)
+        is_whole = not lower.num_layers and options.hidden_states is None is options.attentions
+        layers = self._layers_for_few() if is_whole and not options.causal else []
         if not layers:
-            return super().forward(lower, rows, **asked)
+            return super().forward(lower, rows, options)
         # A single row has a kernel of its own.
         size = SIZE_OF[count] if count > 1 else 1
-        whole = layers if output_rows is None else layers[:-1]
+        whole = layers if options.output_rows is None else layers[:-1]
 
         def planned() -> Tensor:
             states = _filled(hidden, size)
@@ -191,11 +174,11 @@ class AnswerEncoder(BertEncoder):
             return states
 
         found = self._threads.run(size, planned)
-        if output_rows is None:
+        if options.output_rows is None:
             return found[:count]
         # A product of one row has other bits on several threads.
         with on_one_thread():
-            return layers[-1].forward(found, rows, output_rows=output_rows)
+            return layers[-1].forward(found, rows, options)
 
     def plan(self) -> list[AnswerLayer]:
         """The layers for few rows: lays weights out, unless that is done and they are unchanged."""
