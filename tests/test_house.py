@@ -16,7 +16,7 @@ PACKAGE = Path(tidybert.__file__).parent
 TESTS = Path(__file__).parent
 FLOORS = (
     # The base: the only rooms of one floor that may import each other.
-    {"system", "storage", "configuration", "errors", "catalog"},
+    {"system", "storage", "configuration", "errors", "catalog", "options"},
     {"modeling", "tokenization", "metrics"},
     {"checkpoints", "files"},
     {"data"},
@@ -30,7 +30,7 @@ FLOORS = (
 )
 MOST_FLOORS = 12
 # Every other module has a room.
-ROOT = {"__init__.py", "__main__.py", "errors.py", "catalog.py"}
+ROOT = {"__init__.py", "__main__.py", "errors.py", "catalog.py", "options.py"}
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # These two only hand on names: __init__ looks them up when they are asked for.
 DOORS = {"__init__", "__main__"}

@@ -26,6 +26,7 @@ from tidybert.checkpoints.model_directory import ModelDirectory, save_model_dire
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.modeling import BertForPreTraining, BertModel, Rows
 from tidybert.modeling.rows import pooled
+from tidybert.options import MEASURE, STEPS
 from tidybert.pretraining.batches.masked_rows import MaskedRows
 from tidybert.pretraining.batches.stream import StepBatches
 from tidybert.pretraining.pretraining_arguments import DECAY_SHARE
@@ -35,7 +36,6 @@ from tidybert.training.precision import autocast
 from tidybert.training.reports import Measured
 from tidybert.training.runs.run_checkpoints import RunIdentity, TrainingState, weights_sha256
 from tidybert.training.runs.run_record import snapshot
-from tidybert.training.training_arguments import MEASURE, STEPS
 
 Device = torch.device | str
 

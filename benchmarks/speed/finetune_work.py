@@ -14,7 +14,7 @@ from tidybert.catalog import find_model
 from tidybert.data.batching import epoch_order
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.tasks.registry import task_class
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.training_arguments import Precision, TrainingArguments
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class FinetuneWork:
     max_steps: int | None = None
     freeze_layers: int = 0
     """Do not train the embeddings and this many of the lowest layers."""
-    precision: str = "float32"
+    precision: Precision = "float32"
     device: str = "cpu"
     attention: str = "sdpa"
     """transformers' attn_implementation."""

@@ -41,6 +41,7 @@ from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.precision import is_mixed
 from tidybert.training.reports import TrainingCallbacks
+from tidybert.training.training_arguments import Precision
 
 _CORPUS_LINES: Final = 8000
 
@@ -64,7 +65,7 @@ class PretrainWork:
     compile: bool = False
     micro_batch: int | str | None = None
     """As pretrain takes it; the other side divides a step into parts only on a GPU."""
-    precision: str = "auto"
+    precision: Precision = "auto"
     attention: str = "sdpa"
     """transformers' attn_implementation."""
     profiled_steps: int = 0

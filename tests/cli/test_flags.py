@@ -5,7 +5,7 @@ import importlib
 import re
 import shlex
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 
 import pytest
 import typer
@@ -13,9 +13,10 @@ from typer.core import TyperGroup
 
 from tidybert.cli import main
 from tidybert.cli.commands.finetune import FinetuneFlags
-from tidybert.cli.flags import PANELS, field_helps, takes
+from tidybert.cli.flags import PANELS, takes
 from tidybert.cli.main import run as shell
 from tidybert.files.reading import ReadOptions
+from tidybert.options import declared, helps, option
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.tasks.task_options import TaskOptions
@@ -27,11 +28,11 @@ def test_every_field_has_a_flag_and_a_help_text(group: type, capsys) -> None:
     assert shell(["finetune", "--help"]) == 0
 
     shown = capsys.readouterr().out
-    helps = field_helps(group)
+    found = helps(group)
     for each in fields(group):
         assert "--" + each.name.replace("_", "-") in shown
-        assert helps[each.name]
-        assert "``" not in helps[each.name]
+        assert found[each.name]
+        assert "``" not in found[each.name]
 
 
 def test_a_field_without_a_text_of_its_own_takes_the_next() -> None:
@@ -40,7 +41,7 @@ def test_a_field_without_a_text_of_its_own_takes_the_next() -> None:
         second: int = 2
         """``--second``: both of them"""
 
-    assert field_helps(Group) == {"first": "Both of them", "second": "Both of them"}
+    assert helps(Group) == {"first": "Both of them", "second": "Both of them"}
 
 
 def test_a_value_that_begins_a_help_text_is_shown_as_it_is_typed() -> None:
@@ -48,7 +49,7 @@ def test_a_value_that_begins_a_help_text_is_shown_as_it_is_typed() -> None:
         first: str = "bert"
         """``bert``, or ``fast``, whichever."""
 
-    assert field_helps(Group) == {"first": "bert, or fast, whichever."}
+    assert helps(Group) == {"first": "bert, or fast, whichever."}
 
 
 def sections(command: str, capsys) -> dict[str, list[str]]:
@@ -90,15 +91,10 @@ def test_help_shows_ten_flags_first_and_the_others_in_panels(command: str, capsy
         PretrainingArguments,
     ],
 )
-def test_every_panel_names_fields_and_is_known(group: type) -> None:
-    names = {each.name for each in fields(group)}
-    others = getattr(group, "PANELS", {})
-
-    assert group.PANEL in PANELS
-    assert set(others) <= set(PANELS)
-    in_others = [name for panel in others.values() for name in panel]
-    assert set(in_others) <= names
-    assert len(in_others) == len(set(in_others))
+def test_every_panel_is_known(group: type) -> None:
+    assert {group.PANEL, *(declared(each).panel or group.PANEL for each in fields(group))} <= {
+        *PANELS
+    }
 
 
 def test_every_line_of_help_is_short() -> None:
@@ -113,7 +109,7 @@ def test_every_line_of_help_is_short() -> None:
 def test_a_text_may_declare_the_flag_and_its_metavar(capsys) -> None:
     @dataclass(frozen=True, kw_only=True)
     class Shared:
-        number: int = field(default=1, metadata={"min": 1})
+        number: int = option(1, at_least=1)
         """A number."""
 
     @dataclass(frozen=True, kw_only=True)
@@ -147,7 +143,10 @@ def test_a_text_may_declare_the_flag_and_its_metavar(capsys) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("inspect x --max-seq-length 70000", "--max-seq-length is 70000; expected at most 65536"),
+        (
+            "inspect x --max-seq-length 70000",
+            "--max-seq-length is 70000; expected a number of at most 65,536",
+        ),
         ("finetune classify x --train x --out x --seeds 1000000000", "Invalid value for '--seeds'"),
         ("finetune classify x --train x --out x --save-total-limit 0", "expected a number above 0"),
         ("pretrain x --data x --out x --save-total-limit 0", "expected a number above 0"),

@@ -22,8 +22,8 @@ from tidybert.estimators import (
     BertRegressor,
     BertTagger,
 )
-from tidybert.estimators.base import RUN_ARGUMENTS
 from tidybert.inference import Predictor
+from tidybert.options import declared
 from tidybert.training.training_arguments import TrainingArguments
 
 Quick = dict[str, Any]
@@ -122,15 +122,11 @@ def test_parameters_are_the_training_arguments(kind: Kind) -> None:
     expected = {
         each.name: (each.default, each.type)
         for each in fields(TrainingArguments)
-        if each.name not in RUN_ARGUMENTS
+        if declared(each).estimator
     }
     found = {name: parameters[name].default for name in expected}
     assert found == {name: default for name, (default, _) in expected.items()}
-    # Names such as HeadStart are narrower here.
-    narrower = {"head_start", "pooling", "precision"}
-    assert {name for name in expected if parameters[name].annotation != expected[name][1]} == (
-        narrower
-    )
+    assert all(parameters[name].annotation == of_type for name, (_, of_type) in expected.items())
     assert [each.kind for each in parameters.values()][1:] == [inspect.Parameter.KEYWORD_ONLY] * (
         len(parameters) - 1
     )

@@ -10,12 +10,12 @@ import pytest
 from torch import nn
 
 from tidybert.errors import TrainingError, in_python
+from tidybert.options import MODEL, NOTHING, STEPS, Changes
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.reports import StepReport
 from tidybert.training.runs import run_checkpoints as module
 from tidybert.training.runs.run_checkpoints import RunIdentity, step_directories
-from tidybert.training.training_arguments import MODEL, NOTHING, STEPS, Changes
 
 Make = Callable[..., TrainingLoop]
 Same = Callable[[nn.Module, nn.Module], bool]

@@ -4,19 +4,17 @@
 below the field as its help, and hands the command the built object as ``read``.  A text may begin
 with the flag and its metavar, as in ``--train FILE``; without them a flag has its field's name.
 
-A dataclass names the panel of its flags in ``PANEL``, and fields of other panels in ``PANELS``.
+A dataclass names the panel of its flags in ``PANEL``, and ``option`` that of a single one.
 """
 
-import ast
 import inspect
 import os
 import re
-import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field, fields
-from functools import cache, wraps
+from dataclasses import MISSING, dataclass, fields
+from functools import wraps
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
@@ -27,6 +25,7 @@ from typer.core import TyperCommand
 from tidybert.catalog import find_model
 from tidybert.cli.output import choose_notes, note
 from tidybert.errors import UsageError, suggestion
+from tidybert.options import choices_of, declared, named, option, plain_help, texts
 from tidybert.pretraining.pretraining_arguments import is_what_it_was
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
@@ -36,9 +35,6 @@ from tidybert.training.runs.run_options import DeviceOption, PickleOption, RowsO
 from tidybert.training.runs.run_origin import recorded_files
 
 # ``--config FILE``: a RUN's arguments.json in the place of flags.
-
-NOT_RECORDED: Final = ("out", "config", "branch", "resume", "change", "force", "json")
-"""Flags that arguments.json leaves out: they name the run, or how it is begun and shown."""
 
 # Tasks that are commands themselves; finetune has all others.
 _COMMANDS: Final = ("pretrain", "train-lm")
@@ -72,9 +68,10 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
         values = {
             name: each for name, each in values.items() if not is_what_it_was(name, each, schedule)
         }
+    unrecorded = getattr(context.command.callback, "unrecorded", ())
     known = {each.name for each in context.command.params if each.name} | {"task"}
     for name in values:
-        if name not in known - {*NOT_RECORDED}:
+        if name not in known or name in unrecorded:
             raise UsageError(
                 f"--config {path}: {command} has no argument {name!r}{suggestion(name, known)}"
             )
@@ -148,7 +145,7 @@ class NotesFlags:
 
 @dataclass(frozen=True, kw_only=True)
 class JsonFlag:
-    json: bool = False
+    json: bool = option(False, recorded=False)
     """``--json``: Print one JSON object."""
 
 
@@ -182,14 +179,14 @@ def values_of(given: Any, *groups: type) -> dict[str, Any]:
 class RunFlags(RunOptions):
     PANEL: ClassVar = "Checkpoints"
 
-    config: Path | None = field(default=None, metadata={"callback": take_config})
+    config: Path | None = option(None, recorded=False, callback=take_config)
     """``--config FILE``: Repeat the run whose arguments.json this is; flags on the command line
     win."""
     log_to: list[str] | None = None
     """``--log-to TRACKER``: Also log figures to tensorboard, wandb, mlflow, or PACKAGE:function.
     Give it again for more."""
     # Its help is that of RunOptions; the shell needs one.
-    out: Path = field()
+    out: Path = option(recorded=False)
 
     @property
     def is_done(self) -> bool:
@@ -206,7 +203,7 @@ class RunFlags(RunOptions):
 class ThreadsFlag:
     PANEL: ClassVar = "Device"
 
-    threads: int | None = field(default=None, metadata={"min": 1})
+    threads: int | None = option(None, at_least=1)
     """``--threads N``: Threads that compute on a CPU. If not set: one for each core."""
 
     def prepare(self) -> None:
@@ -229,9 +226,7 @@ class ExamplesFlags(RowsOption, PickleOption, DeviceFlag):
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerFlags(ExamplesFlags):
-    PANELS: ClassVar[dict[str, tuple[str, ...]]] = {"Device": ("precision",)}
-
-    precision: str = "auto"
+    precision: str = option("auto", panel="Device")
     """Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after
     training in it, else float32."""
 
@@ -251,7 +246,7 @@ class ClusterFlags:
     cluster: str | None = None
     """``--cluster ADDRESS``: Work on a Ray cluster; local starts one here. FILE may be a folder or
     a pattern, and --out is a folder."""
-    cluster_workers: int | None = field(default=None, metadata={"min": 1})
+    cluster_workers: int | None = option(None, at_least=1)
     """``--cluster-workers N``: Processes that work on a cluster. If not set: one for each CPU, or
     each GPU with --device cuda."""
     on_error: str = "stop"
@@ -346,6 +341,9 @@ def takes(*first: str, **groups: type) -> Callable[[Callable[..., None]], Callab
         run.__signature__ = signature.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in [*own, *made]}
         run.first_flags = first  # type: ignore[attr-defined]
+        run.unrecorded = {  # type: ignore[attr-defined]
+            name for group in common.values() for name in named(group, recorded=False)
+        }
         return run
 
     return decorate
@@ -357,25 +355,25 @@ def _parameters(group: type) -> list[inspect.Parameter]:
     parameters = []
     # A class's own flags first, then those that it shares with other commands.
     for owner in group.__mro__:
-        for name, text in _texts(owner).items():
+        for name, text in texts(owner).items():
             if (each := of_name.pop(name, None)) is None:
                 continue
-            # A column's name or number, or a path, comes from the shell as text either way.
-            is_text = types[name] in (str | int | None, str | Path | None)
-            kind = str | None if is_text else types[name]
+            kind, told = _in_shell(types[name]), declared(each)
+            # The help shows a range that includes its ends.
+            is_shown = getattr(owner, "SHOWS_RANGES", True) and told.above is told.below is None
             flag, metavar = _declared(text) or (_default_flag(name, kind), None)
             if kind in (Path, Path | None):
                 _PATH_FLAGS.add(flag)
             option = typer.Option(
                 flag,
-                help=_plain(text),
+                help=plain_help(text),
                 metavar=metavar,
-                min=each.metadata.get("min"),
-                max=each.metadata.get("max"),
+                min=told.at_least if is_shown else None,
+                max=told.at_most if is_shown else None,
                 show_default=each.default is not None,
-                rich_help_panel=panel_of(owner, name),
-                callback=each.metadata.get("callback"),
-                is_eager="callback" in each.metadata,
+                rich_help_panel=told.panel or getattr(owner, "PANEL", None),
+                callback=told.callback,
+                is_eager=told.callback is not None,
             )
             parameters.append(
                 inspect.Parameter(
@@ -386,6 +384,15 @@ def _parameters(group: type) -> list[inspect.Parameter]:
                 )
             )
     return parameters
+
+
+def _in_shell(kind: Any) -> Any:
+    """The type of a flag: a column's name or number, a path and a choice are texts in the shell."""
+    if kind in (str | int | None, str | Path | None):
+        return str | None
+    if choices_of(kind):
+        return str | None if type(None) in typing.get_args(kind) else str
+    return kind
 
 
 def check_paths(words: Sequence[str]) -> None:
@@ -403,65 +410,7 @@ def _default_flag(name: str, kind: Any) -> str:
     return f"--{flag}/--no-{flag}" if kind in (bool, bool | None) else f"--{flag}"
 
 
-def panel_of(owner: type, field: str) -> str | None:
-    """The section of the help that shows the flag of a class's field; None: the last one."""
-    others: dict[str, tuple[str, ...]] = getattr(owner, "PANELS", {})
-    found = [title for title, names in others.items() if field in names]
-    return found[0] if found else getattr(owner, "PANEL", None)
-
-
-def field_helps(group: type) -> dict[str, str]:
-    """The help of each field of a dataclass."""
-    return {
-        name: _plain(text)
-        for base in reversed(group.__mro__)
-        for name, text in _texts(base).items()
-    }
-
-
-@cache
-def _texts(group: type) -> dict[str, str]:
-    """The text below each field of a class; fields without one share that of the next field."""
-    texts: dict[str, str] = {}
-    waiting: list[str] = []
-    if not inspect.get_annotations(group):
-        # A class without fields of its own may have been made by a program.
-        return texts
-    for statement in _statements(group):
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            waiting.append(statement.target.id)
-        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-            text = " ".join(str(statement.value.value).split())
-            texts.update(dict.fromkeys(waiting, text))
-            waiting = []
-    return texts
-
-
-def _statements(group: type) -> list[ast.stmt]:
-    """The statements of a class's body."""
-    found: list[ast.stmt] = _parsed(group.__module__).body
-    for name in group.__qualname__.replace(".<locals>", "").split("."):
-        found = next(
-            each.body
-            for each in found
-            if isinstance(each, ast.ClassDef | ast.FunctionDef) and each.name == name
-        )
-    return found
-
-
-@cache
-def _parsed(module: str) -> ast.Module:
-    # inspect.getsource of a class goes through the whole module each time, which is slow.
-    return ast.parse(inspect.getsource(sys.modules[module]))
-
-
 def _declared(text: str) -> tuple[str, str | None] | None:
     """The flag and the metavar that a text begins with: ``--train FILE``."""
     found = re.match(r"``(--[^ `]+) ?([^`]*)``: ", text)
     return (found[1], found[2] or None) if found else None
-
-
-def _plain(text: str) -> str:
-    """Without the flag's name and marks of code; code that begins it keeps its small letter."""
-    text = re.sub(r"^``--[^`]*``: ", "", text)
-    return (text[:1].upper() + text[1:]).replace("``", "")

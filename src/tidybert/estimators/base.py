@@ -6,7 +6,7 @@ attributes end in an underscore.
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
@@ -35,6 +35,7 @@ from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import choose_device, html_table, to_device
 from tidybert.inference.predictor import examples_of
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
+from tidybert.options import named
 from tidybert.reporting.evaluation import evaluation_of
 from tidybert.reporting.writing import ShownReport
 from tidybert.storage.json_objects import plain_json
@@ -336,10 +337,6 @@ def plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-#: The training arguments about files; fit writes none.
-RUN_ARGUMENTS = ("save_steps", "save_total_limit", "logging_steps", "deterministic")
-
-
 @dataclass(frozen=True)
 class Begun:
     """What ``fit`` has made of X and y: a task, its examples, and their weights by class, (n,).
@@ -573,7 +570,6 @@ class BertEstimator(SavedEstimator):
         return int(given)
 
     def _arguments(self, *, has_dev: bool) -> TrainingArguments:
-        names = [each.name for each in fields(TrainingArguments)]
         has_dev |= self.validation_fraction != 0
         if self.early_stopping_patience is not None and not has_dev:
             raise UsageError(
@@ -581,7 +577,9 @@ class BertEstimator(SavedEstimator):
                 "held out to know when to stop: set validation_fraction, for example to 0.1, or "
                 "give X_val and y_val"
             )
-        values = {name: plain(getattr(self, name)) for name in names if name not in RUN_ARGUMENTS}
+        values = {
+            name: plain(getattr(self, name)) for name in named(TrainingArguments, estimator=True)
+        }
         with as_in_python():
             return TrainingArguments(**{**values, "seed": self._seed()})
 

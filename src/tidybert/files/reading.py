@@ -17,6 +17,7 @@ from tidybert.errors import (
     suggestion,
 )
 from tidybert.files.rows import Memory, Problem, count_of, shown_problems
+from tidybert.options import option
 
 # How a file of labelled texts is to be read, one field a flag, and what public files need.
 
@@ -63,7 +64,7 @@ class ReadOptions:
     encoding: str | None = None
     """``--encoding``: Encoding of the file. If not set: utf-8, with or without a byte-order
     mark."""
-    skip_rows: int = field(default=0, metadata={"min": 0})
+    skip_rows: int = option(0, at_least=0)
     """``--skip-rows N``: Pass over the first N lines of csv or tsv, such as a title."""
 
     def __post_init__(self) -> None:

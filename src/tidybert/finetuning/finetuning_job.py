@@ -5,37 +5,26 @@ job holds.  Flags of the shell are made from the fields; the keyword arguments o
 ``tidybert.finetune`` and the parameters of the estimators are held to them by tests.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, field, fields
+from dataclasses import KW_ONLY, asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tidybert.errors import UsageError, param
 from tidybert.files.reading import ReadOptions
+from tidybert.options import check_value, named, option
 from tidybert.tasks.registry import task_class
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.training.runs.run_options import PickleOption, RowsOption, RunOptions
-from tidybert.training.training_arguments import (
-    TrainingArguments,
-    bad_value,
-    check_seed,
-    check_type,
-)
+from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
     from tidybert.finetuning.finetuned_model import FinetunedModel
     from tidybert.tasks.task import AnyTask
 
-SEARCHED: Final = ("learning_rate", "train_batch_size", "num_train_epochs")
-"""The arguments that a search sets."""
-SET_FOR_TEACHER: Final = ("teacher_weight", "teacher_temperature")
 SHARE_HELD_OUT: Final = 0.1
 FEWEST_TO_HOLD_OUT: Final = 1000
 _MOST_SEEDS: Final = 1000
-# They say how a run is begun, and arguments.json says what it is.
-_NOT_RECORDED: Final = ("out", "resume", "change", "force")
-_PATHS: Final = ("train", "dev", "unlabelled", "corrections", "vocab", "teacher")
 _OF_SHELL: Final[Mapping[str, Any]] = {"log_to": None, "threads": None}
 
 
@@ -57,60 +46,41 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
     """
 
     PANEL: ClassVar = "Training"
-    PANELS: ClassVar = {
-        "Data": ("dev_fraction", "corrections"),
-        "Checkpoints": ("vocab", "new_head", "num_layers"),
-    }
 
-    dev_fraction: float | None = None
+    dev_fraction: float | None = option(None, at_least=0, below=1, estimator=False, panel="Data")
     """Fraction of --train to measure on where --dev is not given. If not set: 0.1 of 1,000 examples
     and more, else 0."""
-    corrections: str | Path | None = None
+    corrections: str | Path | None = option(None, estimator=False, panel="Data")
     """``--corrections FILE``: CSV of tidybert check with right labels of --train, for classify."""
-    max_seq_length: int | None = None
+    max_seq_length: int | None = option(None)
     """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""
-    seeds: int = field(default=1, metadata={"min": 1, "max": _MOST_SEEDS})
+    seeds: int = option(1, at_least=1, at_most=_MOST_SEEDS, estimator=False)
     """``--seeds N``: Train N models with the seeds from --seed on, and keep the best."""
-    search: bool = False
+    search: bool = option(False, estimator=False)
     """``--search``: Try the paper's learning rates, batch sizes and epochs, and keep the best."""
-    time_limit: float | None = None
+    time_limit: float | None = option(None, above=0, needs="search", estimator=False)
     """``--time-limit MINUTES``: Start no trial of --search that would end after this time."""
-    vocab: str | Path | None = None
+    vocab: str | Path | None = option(None, panel="Checkpoints")
     """``--vocab MODEL``: Take this model's vocabulary, where MODEL is a size such as mini."""
-    new_head: bool = False
+    new_head: bool = option(False, panel="Checkpoints")
     """``--new-head``: Reinitialise the head even if MODEL already has one."""
-    num_layers: int | None = field(default=None, metadata={"min": 1})
+    num_layers: int | None = option(None, at_least=1, panel="Checkpoints")
     """``--num-layers N``: Begin with N of MODEL's layers, evenly spread. If not set: all."""
-    teacher: str | Path | None = None
+    teacher: str | Path | None = option(None)
     """``--teacher RUN``: Learn this finished RUN's answers too, of the same task and labels; for
     embed a MODEL's vectors, or a regress RUN's scores."""
-    teacher_weight: float = 0.9
+    teacher_weight: float = option(0.9, above=0, at_most=1, needs="teacher")
     """Share of the teacher's answers in the loss of a labelled example, above 0 and up to 1."""
-    teacher_temperature: float = 2.0
+    teacher_temperature: float = option(2.0, above=0, needs="teacher")
     """Divide logits of teacher and student by this before they are compared."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for each in fields(FinetuningOptions):
-            check_type(each.name, getattr(self, each.name), each.type)
-        seeds, search = map(param, ("seeds", "search"))
-        if self.dev_fraction is not None and not 0 <= self.dev_fraction < 1:
-            raise bad_value("dev_fraction", self.dev_fraction, "a fraction from 0 to below 1")
-        if not 1 <= self.seeds <= _MOST_SEEDS:
-            raise bad_value("seeds", self.seeds, f"a number from 1 to {_MOST_SEEDS:,}")
-        if self.num_layers is not None and self.num_layers < 1:
-            raise bad_value("num_layers", self.num_layers, "a number above 0")
-        if not 0 < self.teacher_weight <= 1:
-            raise bad_value("teacher_weight", self.teacher_weight, "a fraction above 0, up to 1")
-        if not 0 < self.teacher_temperature < math.inf:
-            raise bad_value("teacher_temperature", self.teacher_temperature, "a number above 0")
         if self.search and self.seeds > 1:
             raise UsageError(
-                f"give {search} and {seeds} one after the other: search first, then seeds"
+                f"give {param('search')} and {param('seeds')} one after the other: search first, "
+                "then seeds"
             )
-        if self.time_limit is not None and not (self.search and self.time_limit > 0):
-            expected = f"minutes above 0, and only with {search}"
-            raise bad_value("time_limit", f"{self.time_limit:g}", expected)
 
     @property
     def has_trials(self) -> bool:
@@ -148,7 +118,7 @@ class FinetuningJob(FinetuningOptions):
     task_options: TaskOptions = field(default_factory=TaskOptions)
     example_weights: Sequence[float] | None = None
     recorded_too: Mapping[str, Any] = field(default_factory=lambda: _OF_SHELL)
-    unlabelled: Any = None
+    unlabelled: Any = option(None, needs="teacher")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -166,18 +136,12 @@ class FinetuningJob(FinetuningOptions):
             )
         if self.corrections is not None and name != "classify":
             raise UsageError(f"{param('corrections')} is for classify, not for {name} yet")
-        for each in SEARCHED if self.search else ():
+        for each in named(TrainingArguments, searched=True) if self.search else ():
             if getattr(arguments, each) != getattr(TrainingArguments, each):
                 raise UsageError(
                     f"{param(each)} is given, but {param('search')} sets it: leave out one of them"
                 )
-        if self.teacher is None:
-            for each in ("unlabelled", *SET_FOR_TEACHER):
-                if getattr(self, each) != getattr(FinetuningJob, each):
-                    raise UsageError(
-                        f"{param(each)} needs {param('teacher')}, a RUN whose answers are learned"
-                    )
-        check_seed(arguments.seed + self.seeds - 1)
+        check_value(TrainingArguments, "seed", arguments.seed + self.seeds - 1)
 
     @property
     def task_class(self) -> "type[AnyTask]":
@@ -210,17 +174,19 @@ class FinetuningJob(FinetuningOptions):
         first = {"task": self.task_class.name, "model": str(self.model)}
         if not isinstance(self.task, str):
             return {**first, "max_seq_length": self.length, **asdict(self.arguments)}
-        options = {each.name: getattr(self, each.name) for each in fields(FinetuningOptions)}
-        files = {name: getattr(self, name) for name in _PATHS}
-        paths = {
-            name: str(each) if isinstance(each, str | Path) else None
-            for name, each in files.items()
-        }
+        options = {name: getattr(self, name) for name in named(FinetuningOptions, recorded=True)}
+        data = {"train": self.train, "dev": self.dev, "unlabelled": self.unlabelled}
         return {
             **first,
             "task": self.task,
-            **{name: each for name, each in options.items() if name not in _NOT_RECORDED},
-            **paths,
+            **{
+                name: str(each) if isinstance(each, Path) else each
+                for name, each in options.items()
+            },
+            **{
+                name: str(each) if isinstance(each, str | Path) else None
+                for name, each in data.items()
+            },
             **self.recorded_too,
             **asdict(self.read),
             **asdict(self.task_options),

@@ -19,7 +19,7 @@ from tidybert.data.splits import text_hashes, write_training_texts
 from tidybert.errors import CollapseWarning, UsageError, in_python, param
 from tidybert.finetuning.distillation import Lessons, lessons_of
 from tidybert.finetuning.finetuned_model import FinetunedModel, save, write_weights
-from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.head_start import (
     ProbeMemory,
     built_from,
@@ -33,6 +33,7 @@ from tidybert.finetuning.training_examples import TrainingExamples, examine_unla
 from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import fitting_length, to_device
 from tidybert.modeling.architectures import encoder_of
+from tidybert.options import changes_of, named
 from tidybert.storage.model_files import RECORD
 from tidybert.system.terminal import warn_user
 from tidybert.tasks.answers import Answers
@@ -56,7 +57,7 @@ from tidybert.training.runs.run_directory import (
     write_arguments,
 )
 from tidybert.training.runs.run_origin import RunOrigin, environment
-from tidybert.training.training_arguments import TrainingArguments, changes_of
+from tidybert.training.training_arguments import TrainingArguments
 
 # A model that gives every example the same answer: how it is found, and what to say.
 
@@ -130,7 +131,7 @@ def identity_of(
     """Settings, and hashes of the examples, the first weights and the teacher."""
     settings, contents = {}, {}
     if lessons.teacher:
-        settings = {name: getattr(job, name) for name in ("teacher_weight", "teacher_temperature")}
+        settings = {name: getattr(job, name) for name in named(FinetuningOptions, needs="teacher")}
         contents = {"teacher": lessons.teacher["sha256"]}
 
     def pieces() -> Iterator[bytes]:

@@ -35,7 +35,7 @@ from tidybert.training.fine_tuning import FineTuning, FrozenStates
 from tidybert.training.linear_probe import LinearProbe, ProbeLoss, fit_probe
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.reports import StepReport, TrainingCallbacks
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.training_arguments import HeadStart, TrainingArguments
 
 # Contrastive training: the encoder learns which texts share a class, before a head is fitted.
 #
@@ -184,7 +184,7 @@ def with_head_start(arguments: TrainingArguments, task: AnyTask) -> TrainingArgu
             f"{param('head_start', 'probe')}: the head of {task.name} can only begin at random; "
             f"leave {param('head_start')} out"
         )
-    default = "random" if task.head is None else "probe"
+    default: HeadStart = "random" if task.head is None else "probe"
     return replace(arguments, head_start=arguments.head_start or default)
 
 

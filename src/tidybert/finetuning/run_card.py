@@ -8,8 +8,9 @@ from tidybert.catalog import PRETRAINED
 from tidybert.checkpoints.model_card import table, write_card
 from tidybert.errors import in_shell
 from tidybert.files.rows import count_of
-from tidybert.finetuning.finetuning_job import SET_FOR_TEACHER
+from tidybert.finetuning.finetuning_job import FinetuningOptions
 from tidybert.metrics.bootstrap import Interval, bootstrap, proportion_interval
+from tidybert.options import named
 from tidybert.storage.model_files import RECORD
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
@@ -202,7 +203,7 @@ def _limits(task: AnyTask, longest: int, is_measured: bool) -> str:
 
 
 def _settings(arguments: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    unused = SET_FOR_TEACHER if arguments.get("teacher") is None else ()
+    unused = () if arguments.get("teacher") else named(FinetuningOptions, needs="teacher")
     left_out = (RECORD, "task", "model", "train", "dev", *unused)
     return [
         (name, value)

@@ -18,6 +18,7 @@ from tidybert.finetuning.head_start import ProbeMemory
 from tidybert.finetuning.training_examples import TrainingExamples, examples_of
 from tidybert.finetuning.trials import run_trials, shared_settings, variants_of
 from tidybert.inference.loading import to_device
+from tidybert.options import named
 from tidybert.storage.model_files import MODULES_FILE
 from tidybert.storage.opening import present
 from tidybert.tasks.classification import Classification
@@ -41,11 +42,6 @@ STEPS: Final = 100
 MOST_EXAMPLES: Final = 3000
 """Pairs, scores, choices, tagged sentences and questions up to which small batches are better."""
 EXAMPLES_A_STEP: Final = 8
-_OF_STEPS: Final = (
-    "num_train_epochs", "max_steps", "eval_steps", "save_steps", "early_stopping_patience",
-    "freeze_layers", "freeze_embeddings", "head_start",
-)  # fmt: skip
-"""Each of these asks for steps of fine-tuning, or for another start."""
 _TRAINED_CLS: Final = ("BertForPreTraining", "BertForNextSentencePrediction")
 """Models whose [CLS] learned to hold what its sentence says."""
 
@@ -117,7 +113,11 @@ def _with_small_batches(job: FinetuningJob, count: int) -> tuple[FinetuningJob, 
 
 def _may_learn_by_contrast(job: FinetuningJob) -> bool:
     """Whether the job gives no argument that contrastive training has no use for."""
-    if any(getattr(job.arguments, each) != getattr(TrainingArguments, each) for each in _OF_STEPS):
+    arguments = job.arguments
+    if any(
+        getattr(arguments, each) != getattr(TrainingArguments, each)
+        for each in named(arguments, of_steps=True)
+    ):
         return False
     by_class = getattr(job.task_options, "class_weight", None)
     return by_class is None and len(set(job.example_weights or ())) < 2

@@ -25,9 +25,10 @@ from tidybert.finetuning.finetuned_model import (
     read_trials,
     write_trials,
 )
-from tidybert.finetuning.finetuning_job import SET_FOR_TEACHER, FinetuningJob
+from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.head_start import model_sources
 from tidybert.finetuning.training_examples import TrainingExamples
+from tidybert.options import named
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.model_files import METADATA_FILE, TRIALS_FILE, TRIALS_FOLDER, WEIGHTS_FILE
 from tidybert.storage.own_files import move_files, remove_tree
@@ -42,9 +43,6 @@ _RATES: Final = (5e-5, 3e-5, 2e-5)
 # The grid of the published miniatures: small models want larger steps.
 _RATES_OF_SMALL: Final = (3e-4, 1e-4, 5e-5, 3e-5)
 _SMALL: Final = 50_000_000
-
-# They change no result.
-_NOT_SHARED: Final = ("save_steps", "save_total_limit", "logging_steps", "tokens_per_batch")
 
 Variants = Sequence[tuple[str, dict[str, Any]]]
 """Names, and the arguments that each changes."""
@@ -79,13 +77,13 @@ def shared_settings(job: FinetuningJob, examples: TrainingExamples) -> dict[str,
     """The settings that all trials of a job share, by the names of the arguments, as JSON.
 
     A MODEL is recorded by a hash of its files, a size by its name, and examples by a hash as they
-    were read.  Settings that change no result are not recorded.  Raises ModelNotFoundError.
+    were read.  Arguments that change no result are not shared.  Raises ModelNotFoundError.
     """
-    arguments, model, has_dev = asdict(job.arguments), str(job.model), job.dev is not None
+    arguments, model, has_dev = job.arguments, str(job.model), job.dev is not None
     train = examples.labelled or examples.train
     taught: dict[str, Any] = {} if job.num_layers is None else {"num_layers": job.num_layers}
     if job.teacher is not None:
-        taught |= {name: getattr(job, name) for name in SET_FOR_TEACHER}
+        taught |= {name: getattr(job, name) for name in named(FinetuningOptions, needs="teacher")}
         taught["teacher"] = _hash_of_files(job.teacher)
         taught["unlabelled"] = _hash_of(map(repr, examples.unlabelled))
     return {
@@ -95,7 +93,7 @@ def shared_settings(job: FinetuningJob, examples: TrainingExamples) -> dict[str,
         "new_head": job.new_head,
         "search": job.search,
         **asdict(job.task_options),
-        **{name: value for name, value in arguments.items() if name not in _NOT_SHARED},
+        **{name: getattr(arguments, name) for name in named(arguments, shared=True)},
         "model": model if is_size(model) else _hash_of_files(model),
         "vocab": None if job.vocab is None else _hash_of_files(job.vocab),
         "train": _hash_of(map(repr, train)),

@@ -41,9 +41,9 @@ from tidybert.inference.loading import (
 from tidybert.modeling.attention import PLAIN_PASS, PassOptions
 from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.rows import Rows, pooled
+from tidybert.options import check_type
 from tidybert.system.terminal import counting_bar
 from tidybert.tokenization.tokenizer import Encoding, Span
-from tidybert.training.training_arguments import check_type
 
 Combination = Literal["concat", "sum", "mean"]
 COMBINATIONS: Final = get_args(Combination)

@@ -28,12 +28,12 @@ from tidybert.errors import (
 )
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
+from tidybert.options import check_type
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.system.terminal import printable
 from tidybert.tasks.registry import foreign_metadata, task_for
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.training_arguments import check_type
 
 # How an object that answers shows itself: one line, or a table in a notebook.
 

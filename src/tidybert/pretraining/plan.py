@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.options import MEASURE, ORDER, changes_of
 from tidybert.pretraining.batches.instance_options import (
     NEXT_TOKEN,
     InstanceOptions,
@@ -21,7 +22,6 @@ from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import TEXT_TOKENS
 from tidybert.training.distributed import Processes
 from tidybert.training.runs.run_checkpoints import RunIdentity, weights_sha256
-from tidybert.training.training_arguments import MEASURE, ORDER, changes_of
 
 
 @dataclass(frozen=True)

@@ -4,22 +4,22 @@ import math
 import re
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, ClassVar, Final, Self, get_args
+from typing import Any, ClassVar, Final, Literal, Self
 
 from tidybert.errors import UsageError, param
-from tidybert.pretraining.batches.instance_options import PAPER_SHARE
-from tidybert.training.training_arguments import (
+from tidybert.options import (
     MEASURE,
     MODEL,
     NOTHING,
     ORDER,
+    SEED,
     STEPS,
-    Precision,
-    argument,
+    Options,
     bad_value,
-    check_arguments,
-    one_of,
+    option,
 )
+from tidybert.pretraining.batches.instance_options import PAPER_SHARE
+from tidybert.training.training_arguments import Precision
 
 # bert follows appendix A.2 of the paper: batches of 256 sequences of 128, a tenth of the steps at
 # 512.  fast is for a fixed, small budget; benchmarks/NOTES.md has measurements of its choices.
@@ -60,7 +60,7 @@ MASKED_LM_PROB: Final = {"bert": PAPER_SHARE, "fast": 0.3}
 
 
 @dataclass(frozen=True)
-class PretrainingArguments:
+class PretrainingArguments(Options):
     """Arguments of pre-training; the same names as flags, here and in arguments.json.
 
     The recipe sets every argument that is None; ``for_device`` the tokens of fast's steps.
@@ -68,129 +68,101 @@ class PretrainingArguments:
 
     COMMAND: ClassVar = "pretrain"
     PANEL: ClassVar = "Training"
-    PANELS: ClassVar = {
-        "Checkpoints": (
-            "eval_steps", "eval_tokens", "save_steps", "save_minutes", "save_total_limit",
-            "logging_steps",
-        ),
-        "Device": (
-            "micro_batch", "precision", "deterministic", "sharding", "compile", "peak_tflops",
-            "checkpoint_activations", "preempt_seconds",
-        ),
-    }  # fmt: skip
+    SHOWS_RANGES: ClassVar = False
 
-    recipe: str = argument(STEPS, "bert")
+    recipe: str = option("bert", STEPS, choices=RECIPES)
     """Settings to start from: bert for the paper's, or fast for a small budget. It sets every flag
     without a default."""
-    initial_weights: str | None = argument(NOTHING, None)
+    initial_weights: Literal["random", "corpus"] | None = option(None, NOTHING)
     """Begin a size with random weights, or with weights from the corpus: word embeddings from
     neighbouring words, and heads that look at neighbours."""
-    max_steps: int | None = argument(STEPS, None)
+    max_steps: int | None = option(None, STEPS, above=0)
     """Updates of the weights."""
-    tokens_per_step: int | None = argument(STEPS, None)
+    tokens_per_step: int | None = option(None, STEPS, above=0)
     """Tokens in each update, over all processes. If not set: 32,768 for bert; for fast 4,096 on
     CPU and 131,072, not measured, on CUDA."""
-    optimizer: str | None = argument(MODEL, None)
+    optimizer: Literal["adamw", "muon"] | None = option(None, MODEL)
     """``adamw``, or ``muon`` for the encoder's matrices and AdamW for the rest."""
-    micro_batch: str | int | None = argument(NOTHING, None)
+    micro_batch: str | int | None = option(None, NOTHING, panel="Device")
     """Most tokens at once, to bound memory; auto: as many as CUDA holds. If not set: 4,096 on CPU,
     32,768 on CUDA."""
-    learning_rate: float | None = argument(STEPS, None)
+    learning_rate: float | None = option(None, STEPS, above=0)
     """Highest learning rate of the schedule."""
-    warmup_steps: int | None = argument(STEPS, None)
+    warmup_steps: int | None = option(None, STEPS, at_least=0)
     """Steps over which the learning rate rises from 0; at most a tenth of all."""
-    schedule: str | None = argument(STEPS, None)
+    schedule: Literal["linear", "trapezoid", "cosine"] | None = option(None, STEPS)
     """After the warm-up, linear falls at once, trapezoid after a level part, cosine along half a
     wave; all end at --min-learning-rate."""
-    decay_steps: int | None = argument(STEPS, None)
+    decay_steps: int | None = option(None, STEPS, above=0)
     """Last steps, over which a trapezoid falls. If not set: a fifth of all."""
-    min_learning_rate: float | None = argument(STEPS, None)
+    min_learning_rate: float | None = option(None, STEPS, at_least=0)
     """Learning rate at which the schedule ends. If not set: 0, for cosine a tenth of
     --learning-rate."""
-    adam_beta1: float = argument(STEPS, 0.9)
+    adam_beta1: float = option(0.9, STEPS, at_least=0, below=1)
     """Adam's decay rate of the mean gradient."""
-    adam_beta2: float | None = argument(STEPS, None)
+    adam_beta2: float | None = option(None, STEPS, at_least=0, below=1)
     """Adam's decay rate of the mean squared gradient."""
-    adam_epsilon: float = argument(STEPS, 1e-6)
+    adam_epsilon: float = option(1e-6, STEPS, above=0)
     """Adam's guard against division by zero."""
-    weight_decay: float = argument(STEPS, 0.01)
+    weight_decay: float = option(0.01, STEPS, at_least=0)
     """Decoupled weight decay, on weight matrices and embeddings but not on biases and LayerNorm."""
-    max_grad_norm: float = argument(STEPS, 1.0)
+    max_grad_norm: float = option(1.0, STEPS, above=0)
     """Scale gradients down to at most this norm."""
-    dropout: float | None = argument(STEPS, None)
+    dropout: float | None = option(None, STEPS, at_least=0, below=1)
     """Dropout of hidden states and attention weights in pre-training; config.json keeps the model's
     own."""
-    long_share: float | None = argument(STEPS | MEASURE, None)
+    long_share: float | None = option(None, STEPS | MEASURE, at_least=0, at_most=1)
     """Fraction of the steps, at the end, that train on sequences of --long-seq-length."""
-    long_seq_length: int = argument(ORDER | MEASURE, 512)
+    long_seq_length: int = option(512, ORDER | MEASURE, above=0)
     """Most tokens of a sequence in the steps of --long-share."""
-    seed: int = argument(STEPS | ORDER, 42)
+    seed: int = option(42, STEPS | ORDER, **SEED)
     """Random seed for initial weights, instances, masks and dropout."""
-    eval_steps: int = argument(NOTHING, 1000)
+    eval_steps: int = option(1000, NOTHING, above=0, panel="Checkpoints")
     """Measure on held-out documents after every N steps, and at the end."""
-    eval_tokens: int = argument(MEASURE, 65_536)
+    eval_tokens: int = option(65_536, MEASURE, above=0, panel="Checkpoints")
     """Tokens to measure on, the same ones each time."""
-    save_steps: int = argument(NOTHING, 1000)
+    save_steps: int = option(1000, NOTHING, above=0, panel="Checkpoints")
     """Write a checkpoint after every N steps, and at the end."""
-    save_minutes: float = argument(NOTHING, 30.0)
+    save_minutes: float = option(30.0, NOTHING, above=0, panel="Checkpoints")
     """Also write a checkpoint after this many minutes."""
-    save_total_limit: int = argument(NOTHING, 2)
+    save_total_limit: int = option(2, NOTHING, above=0, panel="Checkpoints")
     """Checkpoints to keep, besides the best weights."""
-    logging_steps: int = argument(NOTHING, 10)
+    logging_steps: int = option(10, NOTHING, above=0, panel="Checkpoints")
     """Write a line of metrics.jsonl after every N steps."""
-    max_bad_steps: int = argument(NOTHING, 10)
+    max_bad_steps: int = option(10, NOTHING, above=0)
     """Stop after this many steps in a row whose loss or gradient is not finite; they update
     nothing."""
-    skip_steps: str | None = argument(STEPS, None)
+    skip_steps: str | None = option(None, STEPS)
     """``--skip-steps A:B``: Pass over the data of steps A to B without an update, as after a
     divergence; several ranges as A:B,C:D."""
-    preempt_seconds: float | None = argument(NOTHING, None)
+    preempt_seconds: float | None = option(None, NOTHING, above=0, panel="Device")
     """Seconds between SIGTERM and the kill: train on while a checkpoint still fits. If not set: end
     after the step at hand."""
-    precision: str = argument(STEPS, "auto")
+    precision: Precision = option("auto", STEPS, panel="Device")
     """Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere."""
-    deterministic: bool = argument(NOTHING, False)
+    deterministic: bool = option(False, NOTHING, panel="Device")
     """On CUDA, repeat to the bit with the same seed and machine, by slower kernels; without it, to
     rounding. A CPU always repeats."""
-    sharding: str = argument(NOTHING, "none")
+    sharding: Literal["none", "full"] = option("none", NOTHING, panel="Device")
     """With several processes: none gives each the whole model (DDP), full divides weights,
     gradients and moments among them (FSDP)."""
-    compile: bool = argument(NOTHING, False)
+    compile: bool = option(False, NOTHING, panel="Device")
     """Compile the layers with torch.compile (CUDA), and pad micro-batches to one shape."""
-    peak_tflops: float | None = argument(NOTHING, None)
+    peak_tflops: float | None = option(None, NOTHING, above=0, panel="Device")
     """Peak of each device, in 1e12 operations a second, to show the share reached. If not set:
     known for A100, H100 and H200."""
-    checkpoint_activations: bool = argument(NOTHING, False)
+    checkpoint_activations: bool = option(False, NOTHING, panel="Device")
     """Save memory: compute each layer again in the backward pass instead of keeping its
     activations."""
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value of another type or out of range, naming its flag."""
-        if self.recipe not in RECIPES:
-            raise bad_value("recipe", self.recipe, one_of([*RECIPES]))
-        for name, value in RECIPES[self.recipe].items():
+        # An unknown recipe sets nothing, and is refused below.
+        for name, value in RECIPES.get(self.recipe, {}).items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
         self._read_micro_batch()
-        check_arguments(
-            self,
-            above_0=(
-                "max_steps", "tokens_per_step", "learning_rate", "adam_epsilon", "max_grad_norm",
-                "long_seq_length", "eval_steps", "eval_tokens", "save_steps", "save_minutes",
-                "save_total_limit", "logging_steps", "max_bad_steps", "preempt_seconds",
-                "peak_tflops", "decay_steps",
-            ),
-            at_least_0=("warmup_steps", "weight_decay", "min_learning_rate"),
-            below_1=("adam_beta1", "adam_beta2", "dropout"),
-            shares=("long_share",),
-            choices={
-                "initial_weights": ("random", "corpus"),
-                "schedule": ("linear", "trapezoid", "cosine"),
-                "optimizer": ("adamw", "muon"),
-                "precision": get_args(Precision),
-                "sharding": ("none", "full"),
-            },
-        )  # fmt: skip
+        super().__post_init__()
         skipped_ranges(self.skip_steps)
         lowest = self.min_learning_rate
         if lowest is not None and lowest > self.setting("learning_rate"):
@@ -313,10 +285,10 @@ class LanguageModelArguments(PretrainingArguments):
     COMMAND: ClassVar = "train-lm"
     PANEL: ClassVar = "Training"
 
-    recipe: str = argument(STEPS, "fast")
+    recipe: str = option("fast", STEPS, choices=RECIPES)
     """Settings to start from: fast for a small budget, or bert for the paper's. It sets every flag
     without a default."""
-    initial_weights: str | None = argument(NOTHING, "random")
+    initial_weights: Literal["random", "corpus"] | None = option("random", NOTHING)
     """Language models begin with random weights: what BERT takes from the corpus lies on both
     sides of a word."""
 

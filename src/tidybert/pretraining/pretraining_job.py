@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 from tidybert.catalog import is_size
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, param
+from tidybert.options import Options, option
 from tidybert.pretraining.batches.instance_options import (
     InstanceOptions,
     MaskingOptions,
@@ -20,7 +21,6 @@ from tidybert.pretraining.batches.instance_options import (
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.storage.model_files import WEIGHTS_FILE
 from tidybert.training.runs.run_options import RunOptions
-from tidybert.training.training_arguments import check_arguments
 
 # The configuration of a new encoder: a size or a config.json, with sizes of your own.
 
@@ -36,25 +36,22 @@ _HEAD_WIDTH: Final = 64
 
 
 @dataclass(frozen=True)
-class ModelShape:
+class ModelShape(Options):
     """Sizes that replace those of a size or a config.json; None keeps them."""
 
     PANEL: ClassVar = "Task"
 
-    layers: int | None = None
+    layers: int | None = option(None, above=0)
     """``--layers N``: Encoder layers of a new model. If not set: those of SIZE."""
-    hidden: int | None = None
+    hidden: int | None = option(None, above=0)
     """``--hidden N``: Width of a new model. If not set: that of SIZE."""
-    heads: int | None = None
+    heads: int | None = option(None, above=0)
     """``--heads N``: Attention heads of a new model. If not set: one for each 64 of --hidden."""
-    intermediate: int | None = None
+    intermediate: int | None = option(None, above=0)
     """``--intermediate N``: Width of a new model's feed-forward layers. If not set: 4 times
     --hidden."""
-    max_positions: int | None = None
+    max_positions: int | None = option(None, above=0)
     """``--max-positions N``: Longest sequence that a new model takes. If not set: 512."""
-
-    def __post_init__(self) -> None:
-        check_arguments(self, above_0=tuple(_KEYS))
 
     @property
     def given(self) -> dict[str, int]:

@@ -11,9 +11,9 @@ from tidybert.errors import DataWarning, UsageError, in_python, param, suggestio
 from tidybert.files.reading import Reading, ReadOptions, ReadReport
 from tidybert.files.rows import Memory, count_of, in_memory
 from tidybert.files.text_examples import TextExample
+from tidybert.options import check_type
 from tidybert.system.terminal import warn_user
 from tidybert.tasks.registry import task_class, task_flags
-from tidybert.training.training_arguments import check_type
 
 if TYPE_CHECKING:
     from tidybert.tasks.choices.choice_files import ChoiceExample

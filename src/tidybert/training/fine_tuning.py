@@ -30,6 +30,7 @@ from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.kernels.dropout import drawing_from
+from tidybert.options import changes_of
 from tidybert.training.determinism import DefaultDraws
 from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.optimization import (
@@ -40,7 +41,7 @@ from tidybert.training.optimization import (
 )
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
 from tidybert.training.runs.run_checkpoints import TrainingState
-from tidybert.training.training_arguments import TrainingArguments, changes_of
+from tidybert.training.training_arguments import TrainingArguments
 
 # The states of frozen layers, computed once and used in every epoch.
 #

@@ -22,6 +22,7 @@ import torch
 
 from tidybert.errors import DivergedError, TrainingError, WeightsError, is_out_of_memory
 from tidybert.modeling.kernels.transfer import Fetched
+from tidybert.options import Changes
 from tidybert.training.determinism import seeds_allowed
 from tidybert.training.distributed import give_up_gathered, load_weights, whole
 from tidybert.training.figures import BadSteps, LaunchedStep, StepFigures
@@ -39,7 +40,6 @@ from tidybert.training.runs.run_checkpoints import (
     optimizer_tensors,
 )
 from tidybert.training.runs.run_record import RunRecord
-from tidybert.training.training_arguments import Changes
 
 AnyObjective = TypeVar("AnyObjective", bound=Objective)
 

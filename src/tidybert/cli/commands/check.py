@@ -3,10 +3,10 @@
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -23,6 +23,7 @@ from tidybert.cli.output import (
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError, in_shell
 from tidybert.files.reading import ReadOptions
+from tidybert.options import option
 from tidybert.tasks.registry import task_flags, task_names
 from tidybert.tasks.task_options import TaskOptions
 
@@ -41,17 +42,15 @@ _LONGEST_TEXT: Final = 200
 
 @dataclass(frozen=True, kw_only=True)
 class CheckFlags(flags.ExamplesFlags, flags.JsonFlag):
-    PANELS: ClassVar = {"Data": ("dev",)}
-
     model: str = "minilm"
     """``--model MODEL``: Model whose frozen encoder reads the texts."""
-    dev: str | None = None
+    dev: str | None = option(None, panel="Data")
     """``--dev FILE``: Labelled examples to measure on, to compare with the training examples."""
     out: Path | None = None
     """``--out DIR``: New directory for a page to look at and a CSV of labels to correct."""
     unlabelled: str | None = None
     """``--unlabelled FILE``: Texts without labels, of which to suggest the next ones to label."""
-    suggest: int | None = field(default=None, metadata={"min": 1})
+    suggest: int | None = option(None, at_least=1)
     """``--suggest N``: Number of texts of --unlabelled to suggest. If not set: 50."""
     max_seq_length: int | None = None
     """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""

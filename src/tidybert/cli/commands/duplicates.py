@@ -1,7 +1,7 @@
 """``tidybert duplicates``: texts of a file that say almost the same."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -11,6 +11,7 @@ from tidybert.cli.output import clock, note, note_reading, print_part
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
+from tidybert.options import option
 
 MOST_USED: Final = ("threshold", "model", "out", "text", "format", "device")
 
@@ -21,7 +22,7 @@ class DuplicatesFlags(flags.ExamplesFlags):
 
     model: str = "minilm"
     """``--model MODEL``: Model whose encoder reads the texts."""
-    threshold: float = field(default=0.9, metadata={"min": -1.0, "max": 1.0})
+    threshold: float = option(0.9, at_least=-1.0, at_most=1.0)
     """Cosine from which two texts are near-duplicates."""
     out: Path | None = None
     """``--out FILE``: CSV to write. If not set: stdout."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from tidybert.cli import flags
 from tidybert.cli.cluster_work import refuse_cluster_flags, run_on_cluster
@@ -15,6 +15,7 @@ from tidybert.cli.output import note_reading, note_texts_done, resumable
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
+from tidybert.options import option
 
 if TYPE_CHECKING:
     from tidybert.files.text_examples import TextExample
@@ -29,8 +30,6 @@ MOST_USED: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedFlags(flags.AnswerFlags, flags.ClusterFlags):
-    PANELS: ClassVar = {"Data": ("prompt", "prompt_name", "truncate_dim")}
-
     pooling: str | None = None
     """Take the mean or max of a text's tokens, cls for [CLS], or token for all. If not set: as
     MODEL says, else mean."""
@@ -42,12 +41,12 @@ class EmbedFlags(flags.AnswerFlags, flags.ClusterFlags):
     normalize: bool | None = None
     """``--normalize/--no-normalize``: Scale each vector to length 1, or leave it. If not set: as
     MODEL says, else leave it."""
-    prompt: str | None = None
+    prompt: str | None = option(None, panel="Data")
     """Put this before each text. If not set: as --prompt-name says."""
-    prompt_name: str | None = None
+    prompt_name: str | None = option(None, panel="Data")
     """``--prompt-name NAME``: Put MODEL's prompt of this name before each text. If not set: MODEL's
     default prompt, if it has one."""
-    truncate_dim: int | None = None
+    truncate_dim: int | None = option(None, panel="Data")
     """``--truncate-dim D``: Keep the first D numbers of each vector, of a Matryoshka model. If not
     set: as MODEL says, else all."""
     max_seq_length: int | None = None

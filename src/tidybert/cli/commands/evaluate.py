@@ -1,7 +1,7 @@
 """``tidybert evaluate``: a finished RUN's metrics on a labelled file."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -12,13 +12,14 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import check_format, note, print_json
 from tidybert.cli.progress import shown_texts
 from tidybert.files.reading import ReadOptions
+from tidybert.options import option
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateFlags(flags.TrainedLengthFlag, flags.AnswerFlags):
     report: Path | None = None
     """``--report DIR``: Write a page to look at, and its figures, into DIR."""
-    resamples: int = field(default=1000, metadata={"min": 100})
+    resamples: int = option(1000, at_least=100)
     """``--resamples N``: Samples to draw for the intervals of --report; fewer take less time."""
     texts: str | None = None
     """``--texts FILE``: For pairs and embed, search among the texts of FILE too."""

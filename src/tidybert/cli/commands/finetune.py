@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -14,6 +14,7 @@ from tidybert.cli.output import note, print_json
 from tidybert.errors import in_shell
 from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
+from tidybert.options import option
 from tidybert.tasks.registry import task_flags, task_names, unused_flags
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.training.training_arguments import TrainingArguments
@@ -32,13 +33,11 @@ MOST_USED: Final = (
 class FinetuneFlags(flags.RunFlags, FinetuningOptions, flags.ThreadsFlag, flags.JsonFlag):
     """The options of a job as flags, its files, and what only the shell has."""
 
-    PANELS: ClassVar = {"Data": ("train", "dev", "unlabelled")}
-
-    train: str
+    train: str = option(panel="Data")
     """``--train FILE``: Labelled examples to train on."""
-    dev: str | None = None
+    dev: str | None = option(None, panel="Data")
     """``--dev FILE``: Labelled examples to measure on."""
-    unlabelled: str | None = None
+    unlabelled: str | None = option(None, panel="Data")
     """``--unlabelled FILE``: Examples without labels, which the RUN of --teacher answers."""
 
 

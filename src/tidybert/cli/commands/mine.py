@@ -1,7 +1,7 @@
 """``tidybert mine``: hard negatives for pairs, to train vectors on."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
@@ -11,6 +11,7 @@ from tidybert.cli.output import note, resumable
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import in_shell
 from tidybert.files.reading import ReadOptions
+from tidybert.options import option
 
 if TYPE_CHECKING:
     from tidybert.files.reading import ReadReport
@@ -31,12 +32,12 @@ class MineFlags(flags.AnswerFlags):
     """``--texts FILE``: Texts to find negatives among. If not set: the second ones of --queries."""
     out: Path
     """``--out FILE``: New file of JSON lines with anchor, positive and negatives."""
-    num_negatives: int = field(default=4, metadata={"min": 1})
+    num_negatives: int = option(4, at_least=1)
     """``--num-negatives N``: Negatives of each query at most, the nearest first."""
-    first_rank: int = field(default=1, metadata={"min": 1})
+    first_rank: int = option(1, at_least=1)
     """``--first-rank N``: Pass over texts before this rank among those that do not belong to the
     query."""
-    last_rank: int = field(default=100, metadata={"min": 1})
+    last_rank: int = option(100, at_least=1)
     """``--last-rank N``: Pass over texts after this rank."""
     margin: float = 0.05
     """Skip a text unless its cosine is below the positive's by this fraction; a nearer one may

@@ -2,7 +2,7 @@
 
 import threading
 import webbrowser
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
@@ -14,6 +14,7 @@ from tidybert.cli import flags
 from tidybert.cli.commands.serve import named, server_rooms
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note
+from tidybert.options import option
 from tidybert.storage.model_files import METADATA_FILE
 
 PORT: Final = 8100
@@ -25,7 +26,7 @@ QUICKSTARTS: Final = ("tidybert-quickstart", "tidybert-poem")
 class PageFlags(flags.ThreadsFlag, flags.PickleFlag):
     PANEL: ClassVar = "Other options"
 
-    port: int = field(default=PORT, metadata={"min": 0, "max": 65_535})
+    port: int = option(PORT, at_least=0, at_most=65_535)
     """Port to listen on; 0 takes a free one."""
     index: Path | None = None
     """``--index DIR``: Also search in this index, which one of the models made."""

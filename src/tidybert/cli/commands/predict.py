@@ -7,7 +7,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
@@ -26,6 +26,7 @@ from tidybert.cli.output import (
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import ReadOptions
+from tidybert.options import option
 
 if TYPE_CHECKING:
     from tidybert.inference.answer_files import AnswerForm
@@ -52,7 +53,7 @@ class PredictFlags(flags.TrainedLengthFlag, flags.AnswerFlags, flags.ClusterFlag
     input: list[str] | None = None
     """``--input TEXT``: Answer this text instead of a file. Give it again for the second text of a
     pair."""
-    top_k: int | None = field(default=None, metadata={"min": 1})
+    top_k: int | None = option(None, at_least=1)
     """``--top-k K``: Show only the scores of the K likeliest classes, the likeliest first."""
     json: bool = False
     """``--json``: Print JSON lines on a terminal too."""

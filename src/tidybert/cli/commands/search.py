@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import typer
@@ -11,6 +11,7 @@ from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line
 from tidybert.errors import DataError, UsageError
+from tidybert.options import option
 
 if TYPE_CHECKING:
     from tidybert.search.index import Hit, Index
@@ -23,12 +24,12 @@ _SHOWN_COLUMNS: Final = 200
 class SearchFlags(flags.DeviceFlag, flags.PickleFlag, flags.JsonFlag):
     PANEL: ClassVar = "Other options"
 
-    top_k: int | None = field(default=None, metadata={"min": 1})
+    top_k: int | None = option(None, at_least=1)
     """``--top-k K``: Show the K nearest texts. If not set: 10."""
     rerank: str | None = None
     """``--rerank RUN``: Order the nearest texts again by a RUN of regress, or of classify with two
     classes, over pairs of query and text."""
-    candidates: int | None = field(default=None, metadata={"min": 1})
+    candidates: int | None = option(None, at_least=1)
     """``--candidates N``: How many of the nearest texts --rerank reads. If not set: 50."""
     model: str | None = None
     """``--model MODEL``: Where the encoder of the index is now. If not set: where it was."""

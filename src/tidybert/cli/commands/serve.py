@@ -1,7 +1,7 @@
 """``tidybert serve``: models over HTTP, by the protocols that clients already speak."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, ClassVar, Final
@@ -12,6 +12,7 @@ from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import is_quiet, note
 from tidybert.errors import UsageError
+from tidybert.options import option
 from tidybert.system.cores import prepare_short_answers
 
 MOST_USED: Final = (
@@ -23,18 +24,17 @@ KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
 @dataclass(frozen=True, kw_only=True)
 class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     PANEL: ClassVar = "Other options"
-    PANELS: ClassVar = {"Device": ("precision", "batch_tokens")}
 
     host: str = "127.0.0.1"
     """Address to listen on; 0.0.0.0 is every address of this machine."""
-    port: int = field(default=8000, metadata={"min": 0, "max": 65_535})
+    port: int = option(8000, at_least=0, at_most=65_535)
     """Port to listen on; 0 takes a free one."""
     unix_socket: Path | None = None
     """``--unix-socket PATH``: Listen on this socket instead of a port."""
     allowed_host: str | None = None
     """``--allowed-host NAMES``: Also answer to these host names, with commas between them. On this
     machine's own address the server otherwise answers to localhost only."""
-    workers: int = field(default=1, metadata={"min": 1})
+    workers: int = option(1, at_least=1)
     """``--workers N``: Processes that answer. They share the weights and divide the cores."""
     index: Path | None = None
     """``--index DIR``: Also search in this index, which one of the models made, at /search."""
@@ -43,18 +43,18 @@ class ServeFlags(flags.DeviceFlag, flags.PickleFlag):
     TIDYBERT_API_KEYS may contain keys too, with commas between them."""
     deadline: float = 30.0
     """Refuse a request with status 504 after this many seconds."""
-    max_body: int = field(default=2 * 2**20, metadata={"min": 1})
+    max_body: int = option(2 * 2**20, at_least=1)
     """Most bytes of one request; a larger one gets status 413."""
-    max_inputs: int = field(default=2048, metadata={"min": 1})
+    max_inputs: int = option(2048, at_least=1)
     """Most inputs of one request; more get status 422."""
-    queue_tokens: int = field(default=65_536, metadata={"min": 1})
+    queue_tokens: int = option(65_536, at_least=1)
     """Refuse requests with status 429 while this many tokens wait."""
-    queue_inputs: int = field(default=4096, metadata={"min": 1})
+    queue_inputs: int = option(4096, at_least=1)
     """Refuse requests with status 429 while this many inputs wait."""
-    precision: str = "auto"
+    precision: str = option("auto", panel="Device")
     """Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after
     training in it, else float32."""
-    batch_tokens: int | None = field(default=None, metadata={"min": 1})
+    batch_tokens: int | None = option(None, at_least=1, panel="Device")
     """Most tokens that a thread computes at once. If not set: what suits the device."""
 
 

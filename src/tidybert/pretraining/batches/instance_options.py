@@ -8,15 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final, Literal
 
 from tidybert.configuration import POSITIONS
-from tidybert.training.training_arguments import (
-    MEASURE,
-    MODEL,
-    ORDER,
-    STEPS,
-    argument,
-    bad_value,
-    check_arguments,
-)
+from tidybert.options import MEASURE, MODEL, ORDER, STEPS, Options, bad_value, option
 
 Objective = Literal["mlm+nsp", "mlm", "mlm+sop", "lm"]
 OBJECTIVES: Final = ("mlm+nsp", "mlm", "mlm+sop")
@@ -27,30 +19,28 @@ MOST_PLACES: Final = 2**16
 
 
 @dataclass(frozen=True)
-class InstanceOptions:
+class InstanceOptions(Options):
     """The kind and length of instances.  Raises UsageError for a value that cannot be used."""
 
     PANEL: ClassVar = "Task"
-    CHOICES: ClassVar[tuple[str, ...]] = OBJECTIVES
+    SHOWS_RANGES: ClassVar = False
 
-    objective: str = argument(MODEL, "mlm+nsp")
+    objective: Objective = option("mlm+nsp", MODEL, choices=OBJECTIVES)
     """Beside masked words, mlm+nsp learns whether B follows A, mlm+sop whether A and B are in
     order, and mlm nothing else."""
-    max_seq_length: int = argument(ORDER | MEASURE, 128)
+    max_seq_length: int = option(128, ORDER | MEASURE, at_most=MOST_PLACES)
     """Most tokens of a sequence, special tokens included."""
-    short_seq_prob: float | None = argument(ORDER | MEASURE, None)
+    short_seq_prob: float | None = option(None, ORDER | MEASURE, at_least=0, at_most=1)
     """Fraction of the documents whose sequences aim at a random shorter length. If not set: 0.1, or
     0 for mlm."""
 
     def __post_init__(self) -> None:
-        check_arguments(self, shares=("short_seq_prob",), choices={"objective": self.CHOICES})
+        super().__post_init__()
         if self.max_seq_length < self.num_special + 2:
             expected = (
                 f"at least {self.num_special + 2}, for {self.num_special} special tokens and text"
             )
             raise bad_value("max_seq_length", self.max_seq_length, expected)
-        if self.max_seq_length > MOST_PLACES:
-            raise bad_value("max_seq_length", self.max_seq_length, f"at most {MOST_PLACES}")
 
     @property
     def short_share(self) -> float:
@@ -85,16 +75,10 @@ class InstanceOptions:
 class NextTokenOptions(InstanceOptions):
     """The instances of a language model, single segments after [SOS], and its positions."""
 
-    CHOICES: ClassVar = (NEXT_TOKEN,)
-
-    objective: str = argument(MODEL, NEXT_TOKEN)
+    objective: Objective = option(NEXT_TOKEN, MODEL, choices=(NEXT_TOKEN,))
     # The model has a position for each token of a sequence.
-    max_seq_length: int = argument(MODEL, 128)
-    positions: str = argument(MODEL, POSITIONS[0])
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_arguments(self, choices={"positions": POSITIONS})
+    max_seq_length: int = option(128, MODEL, at_most=MOST_PLACES)
+    positions: str = option(POSITIONS[0], MODEL, choices=POSITIONS)
 
     def recorded(self) -> dict[str, Any]:
         return {"max_seq_length": self.max_seq_length, "positions": self.positions}
@@ -105,19 +89,16 @@ PAPER_SHARE: Final = 0.15
 
 
 @dataclass(frozen=True)
-class MaskingOptions:
+class MaskingOptions(Options):
     """Which tokens are masked.  Raises UsageError for a value that cannot be used."""
 
     PANEL: ClassVar = "Task"
 
-    masked_lm_prob: float | None = argument(STEPS | MEASURE, None)
+    masked_lm_prob: float | None = option(None, STEPS | MEASURE, above=0, at_most=1)
     """Fraction of a sequence's tokens to predict, special tokens counted. If not set: 0.15, or 0.3
     with --recipe fast."""
-    whole_word: bool = argument(STEPS | MEASURE, False)
+    whole_word: bool = option(False, STEPS | MEASURE)
     """Mask all tokens of a word together."""
-
-    def __post_init__(self) -> None:
-        check_arguments(self, above_0=("masked_lm_prob",), shares=("masked_lm_prob",))
 
     @property
     def predicted_share(self) -> float:

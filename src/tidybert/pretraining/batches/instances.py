@@ -16,7 +16,7 @@ the epoch counts the groups before it, at some hundred million tokens a second.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -233,7 +233,7 @@ class Groups:
         shift = bounds[begins] - (np.cumsum(num_tokens) - num_tokens)
         first, last, document = _stretches(bounds - np.repeat(bounds[begins], counts), ends)
         cut = cut_documents(
-            cast(Objective, self._options.objective),
+            self._options.objective,
             Documents(
                 bounds=bounds - np.repeat(shift, counts),
                 first=first,

@@ -23,6 +23,7 @@ from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.checkpoints.weights import from_huggingface
 from tidybert.errors import DiskError, TidyBertError, TrainingError, param
+from tidybert.options import MODEL, NOTHING, ORDER, Changes
 from tidybert.storage.atomic_files import (
     atomic_directory,
     atomic_write_json,
@@ -42,7 +43,6 @@ from tidybert.storage.model_files import (
 )
 from tidybert.storage.own_files import make_directory, remove_tree
 from tidybert.training.distributed import placed_like
-from tidybert.training.training_arguments import MODEL, NOTHING, ORDER, Changes
 
 # The identity of a run: what a resumed run must share with it, and what may change on the way.
 #

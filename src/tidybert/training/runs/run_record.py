@@ -18,6 +18,7 @@ from typing import Any
 from torch import Tensor
 
 from tidybert.errors import TrainingError, param
+from tidybert.options import Changes
 from tidybert.storage.model_files import BAD_STEPS_FILE, METRICS_FILE
 from tidybert.storage.own_files import make_directory
 from tidybert.system.signals import signal_name
@@ -42,7 +43,6 @@ from tidybert.training.runs.run_checkpoints import (
     write_checkpoint,
 )
 from tidybert.training.trackers import MetricsLog
-from tidybert.training.training_arguments import Changes
 
 # A thread that writes checkpoints while steps go on.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +13,7 @@ from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_progress, shown_texts
 from tidybert.corpus.documents import CorpusOptions
 from tidybert.errors import UsageError
+from tidybert.options import option
 from tidybert.system.cores import available_cores
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class BuildCorpusFlags(flags.HeldOutFlag, flags.JsonFlag, flags.ClusterFlags):
     exclude: list[str] | None = None
     """``--exclude FILE``: Leave out documents that share thirteen words in a row with this
     evaluation file. Give it again for more."""
-    workers: int | None = field(default=None, metadata={"min": 0})
+    workers: int | None = option(None, at_least=0)
     """``--workers N``: Processes that tokenise. If not set: one for each core."""
 
 

@@ -1,6 +1,6 @@
 """``tidybert inspect``: a pre-training instance in words, as training reads it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -11,8 +11,8 @@ from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import print_json, print_line, print_table
 from tidybert.errors import UsageError
+from tidybert.options import SEED, Options, option
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
-from tidybert.training.training_arguments import check_seed
 
 # What ``tidybert inspect`` prints on a terminal.
 
@@ -65,19 +65,19 @@ PARTS: Final = ("train", "held-out")
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectFlags(flags.JsonFlag):
+class InspectFlags(flags.JsonFlag, Options):
     input: list[str] | None = None
     """``--input TEXT``: Show the masks of this text instead of a corpus. Give it again for a second
     segment."""
     vocab: str | None = None
     """``--vocab MODEL``: Model whose vocabulary --input uses. If not set: tidybert-small."""
-    index: int = field(default=0, metadata={"min": 0})
+    index: int = option(0, at_least=0)
     """``--index N``: Number of the instance, from 0. With --input: another number, other masks."""
-    epoch: int = field(default=0, metadata={"min": 0})
+    epoch: int = option(0, at_least=0)
     """``--epoch N``: Number of the epoch, from 0."""
     part: str = "train"
     """Part of the corpus: train or held-out."""
-    seed: int = 42
+    seed: int = option(42, **SEED)
     """Random seed for the instances and their masks."""
 
 
@@ -96,7 +96,6 @@ def inspect(
     Training makes instances as it goes. The same seed, epoch and options give the same instance
     here.
     """
-    check_seed(given.seed)
     if given.part not in PARTS:
         raise UsageError(f"--part {given.part}: expected {' or '.join(PARTS)}")
     if (corpus is None) == (given.input is None):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Protocol
 
@@ -12,6 +12,7 @@ from tidybert.cli import flags
 from tidybert.cli.flags import take_branch, takes
 from tidybert.cli.output import clock, note, print_json, print_table
 from tidybert.errors import TidyBertError, in_shell
+from tidybert.options import option
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.pretraining_job import ModelShape, PretrainingJob, PretrainingOptions
@@ -52,7 +53,7 @@ class PretrainFlags(flags.RunFlags, PretrainingOptions, flags.ThreadsFlag, flags
     """``--data DIR[:WEIGHT]``: Corpus that build-corpus wrote. Give it again for more, whose
     weights divide the tokens: --data wiki:3 --data books:1."""
     # Its help is that of BranchOption.
-    branch: str | None = field(default=None, metadata={"callback": take_branch})
+    branch: str | None = option(None, recorded=False, callback=take_branch)
 
 
 @takes(

@@ -1,13 +1,14 @@
 """``tidybert train-lm``: text in, a language model that reads from left to right out."""
 
-from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Final
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 import typer
 
 from tidybert.cli import flags
 from tidybert.cli.commands.pretraining.pretrain import train_and_show
 from tidybert.cli.flags import take_branch, takes
+from tidybert.options import option
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.pretraining_arguments import LanguageModelArguments
 from tidybert.pretraining.pretraining_job import BranchOption, PretrainingJob, TextCorpusOptions
@@ -23,17 +24,15 @@ MOST_USED: Final = (
 class TrainLMFlags(
     flags.RunFlags, BranchOption, TextCorpusOptions, flags.ThreadsFlag, flags.JsonFlag
 ):
-    PANELS: ClassVar = {"Task": ("model", "max_seq_length", "positions")}
-
-    model: str = "transformer-tiny"
+    model: str = option("transformer-tiny", panel="Task")
     """``--model SIZE``: Size of the model: transformer-tiny, transformer-mini, or transformer, the
     original one (6 layers, width 512)."""
-    max_seq_length: int = 128
+    max_seq_length: int = option(128, panel="Task")
     """Most tokens that the model reads at once, [SOS] included; longer documents are cut."""
-    positions: str = "sinusoidal"
+    positions: str = option("sinusoidal", panel="Task")
     """Position vectors: sinusoidal, computed once, or learned."""
     # Its help is that of BranchOption.
-    branch: str | None = field(default=None, metadata={"callback": take_branch})
+    branch: str | None = option(None, recorded=False, callback=take_branch)
 
 
 @takes(*MOST_USED, given=TrainLMFlags, arguments=LanguageModelArguments)

@@ -1,7 +1,7 @@
 """``tidybert train-vocab`` and ``extend-vocab``: vocabularies from a corpus, and their fit."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +12,7 @@ from tidybert.cli.progress import shown_reading
 from tidybert.corpus.documents import CorpusOptions, CorpusReport, read_documents
 from tidybert.errors import DataError
 from tidybert.files.rows import count_of
+from tidybert.options import option
 
 if TYPE_CHECKING:
     from tidybert.corpus.screening import HeldOut
@@ -116,7 +117,7 @@ def _notes(learnt: "LearntVocabulary", counts: "WordCounts", size: int) -> Itera
 
 @dataclass(frozen=True, kw_only=True)
 class ExtendVocabFlags(flags.NewDirectoryFlag, flags.HeldOutFlag, flags.PickleFlag, flags.JsonFlag):
-    add: int = field(metadata={"min": 1})
+    add: int = option(at_least=1)
     """``--add N``: Tokens to add at most."""
 
 

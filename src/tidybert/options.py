@@ -1,0 +1,299 @@
+"""Options: a field says all that is to be known of one, and every face is made from it.
+
+    class Lengths(Options):
+        max_seq_length: int = option(128, STEPS, at_least=2)
+        \"\"\"Most tokens of a sequence.\"\"\"
+
+The field has the name, the type (with its choices, if that is a Literal) and the default.  The text
+below it is the help.  ``option`` says the range, what another value changes in a run under way, and
+where the option has no place.  Flags, keyword arguments, the parameters of estimators, records,
+checks and reference pages are made from that, so no other place names the option.
+"""
+
+import ast
+import inspect
+import math
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields
+from enum import Flag, auto
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from tidybert.errors import UsageError, param
+
+_KEY: Final = "option"
+
+
+class Changes(Flag):
+    """What another value changes in a run under way.
+
+    NOTHING: no arithmetic, but for rounding and the draws of dropout.  STEPS: the steps from there
+    on.  ORDER: the instances that come next, so a new order of the documents begins.  MEASURE: what
+    is measured, so that the best weights are chosen again.  MODEL: what the run trains.
+
+    NOTHING may change whenever a run resumes; STEPS, ORDER and MEASURE change from there on, where
+    ``--change`` allows it; MODEL cannot change.
+    """
+
+    NOTHING = 0
+    STEPS = auto()
+    ORDER = auto()
+    MEASURE = auto()
+    MODEL = auto()
+
+
+NOTHING: Final = Changes.NOTHING
+STEPS: Final = Changes.STEPS
+ORDER: Final = Changes.ORDER
+MEASURE: Final = Changes.MEASURE
+MODEL: Final = Changes.MODEL
+
+
+@dataclass(frozen=True, kw_only=True)
+class Declared:
+    """What ``option`` says of a field beside its default.
+
+    changes: what another value changes in a run under way; None where no run resumes by it.
+    at_least, above, at_most, below: the range of a number.
+    choices: of a text, where the type is no Literal that has them.
+    expected: the allowed values in the words of a message, where the range says too little.
+    panel: the section of the help, where it is not the PANEL of the class.
+    recorded: whether arguments.json has it; what only says how a run is begun is not recorded.
+    shared: whether the trials of one RUN must have the same value, also when it is resumed.
+    estimator: whether the estimators have it as a parameter.
+    needs: another option, without which this one has no use.
+    searched: whether a search sets it, so that nobody else may.
+    of_steps: whether a value asks for steps of fine-tuning, which contrastive training has not.
+    callback: of the shell's flag, called before other flags are read.
+    """
+
+    changes: Changes | None = None
+    at_least: float | None = None
+    above: float | None = None
+    at_most: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+    expected: str | None = None
+    panel: str | None = None
+    recorded: bool = True
+    shared: bool = True
+    estimator: bool = True
+    needs: str | None = None
+    searched: bool = False
+    of_steps: bool = False
+    callback: Callable[..., Any] | None = None
+
+    def is_in_range(self, value: float) -> bool:
+        return not (
+            (self.at_least is not None and value < self.at_least)
+            or (self.above is not None and value <= self.above)
+            or (self.at_most is not None and value > self.at_most)
+            or (self.below is not None and value >= self.below)
+        )
+
+    def range_text(self) -> str:
+        """The range as a message says it."""
+        low = self.above if self.at_least is None else self.at_least
+        high = self.below if self.at_most is None else self.at_most
+        if high is None:
+            return f"a number {'above' if self.at_least is None else 'of at least'} {low:,}"
+        if low is None:
+            return f"a number {'below' if self.at_most is None else 'of at most'} {high:,}"
+        noun = "a fraction" if low >= 0 and high == 1 else "a number"
+        first = "above" if self.at_least is None else "from"
+        return f"{noun} {first} {low:,} to {'below ' if self.at_most is None else ''}{high:,}"
+
+
+def option(default: Any = MISSING, changes: Changes | None = None, **said: Any) -> Any:
+    """The field of an option, for a dataclass that derives from Options.
+
+    Without a default the option must be given.  ``said``: the other fields of Declared.
+    """
+    return field(default=default, metadata={_KEY: Declared(changes=changes, **said)})
+
+
+SEED: Final[dict[str, Any]] = {
+    "at_least": 0,
+    "below": 2**64,
+    "expected": "a whole number from 0 to 2**64 - 1",
+}
+"""The range of seeds that PyTorch's generators take."""
+
+_PLAIN: Final = Declared()
+
+
+def declared(each: Field[Any]) -> Declared:
+    """What a field's ``option`` says; of a plain field nothing."""
+    told: Declared = each.metadata.get(_KEY, _PLAIN)
+    return told
+
+
+def changes_of(*groups: Any) -> dict[str, Changes]:
+    """By name, what each option of some dataclasses changes; MODEL where none says it."""
+    return {
+        each.name: MODEL if (found := declared(each).changes) is None else found
+        for group in groups
+        for each in fields(group)
+    }
+
+
+class Options:
+    """Base of dataclasses of options: their values are checked when an object is made.
+
+    A subclass that checks how its options fit each other does so after ``super().__post_init__()``.
+    """
+
+    def __post_init__(self: Any) -> None:
+        """Raises UsageError for a value of another type or out of range, naming its option."""
+        for each in fields(self):
+            if _KEY not in each.metadata:
+                continue
+            value, needed = getattr(self, each.name), declared(each).needs
+            _check(each, value)
+            if needed is not None and not getattr(self, needed) and is_given(each, value):
+                raise UsageError(f"{param(each.name)} has a use only with {param(needed)}")
+
+
+def is_given(each: Field[Any], value: Any) -> bool:
+    """Whether an option has another value than its default."""
+    # Data in memory may compare by element.
+    return value is not None if each.default is None else bool(value != each.default)
+
+
+def named(group: Any, **said: Any) -> list[str]:
+    """The names of a dataclass's fields of which ``option`` says this: ``shared=False``."""
+    return [
+        each.name
+        for each in fields(group)
+        if all(getattr(declared(each), key) == value for key, value in said.items())
+    ]
+
+
+def check_value(group: type, name: str, value: Any) -> None:
+    """Raise UsageError for a value that the option of a dataclass cannot have."""
+    (found,) = (each for each in fields(group) if each.name == name)
+    _check(found, value)
+
+
+def _check(each: Field[Any], value: Any) -> None:
+    kind: Any = each.type
+    check_type(each.name, value, kind)
+    if value is None or isinstance(value, bool):
+        return
+    told = declared(each)
+    if isinstance(value, int | float) and not told.is_in_range(value):
+        raise bad_value(each.name, value, told.expected or told.range_text())
+    allowed = told.choices or choices_of(kind)
+    if isinstance(value, str) and allowed and value not in allowed:
+        raise bad_value(each.name, value, told.expected or one_of(allowed))
+
+
+def bad_value(name: str, value: object, expected: str) -> UsageError:
+    """The error of an option whose value cannot be used."""
+    return UsageError(f"{param(name)} is {value}; expected {expected}")
+
+
+def one_of(names: Sequence[str]) -> str:
+    """Names as a message lists them: auto, float32 or bfloat16."""
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+_WORDS: Final = {
+    int: "a whole number", float: "a number", bool: "true or false", str: "a name", Path: "a path",
+    list: "a list", types.NoneType: "none",
+}  # fmt: skip
+
+
+def check_type(name: str, value: object, kind: Any) -> None:
+    """Raise UsageError for a value of another type than ``kind``, a type or a union of types."""
+    if kind is Any:
+        return
+    allowed = _members(kind)
+    # To Python, True is an int; here it is not a number of steps.
+    if isinstance(value, bool):
+        fits = bool in allowed
+    else:
+        fits = isinstance(value, (*allowed, int) if float in allowed else allowed)
+    if not fits:
+        words = dict.fromkeys(_WORDS.get(each, each.__name__) for each in allowed)
+        raise bad_value(name, repr(value), " or ".join(words))
+    if isinstance(value, float) and not math.isfinite(value):
+        raise bad_value(name, value, "a finite number")
+
+
+@cache
+def _members(kind: Any) -> tuple[type, ...]:
+    """The types of a union; str for a Literal, and list for a list of anything."""
+    if typing.get_origin(kind) is Literal:
+        return (str,)
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        return tuple(one for each in typing.get_args(kind) for one in _members(each))
+    return (typing.get_origin(kind) or kind,)
+
+
+@cache
+def choices_of(kind: Any) -> tuple[str, ...]:
+    """The names that a Literal has, alone or in a union with None; () for another type."""
+    if typing.get_origin(kind) is Literal:
+        return typing.get_args(kind)
+    return tuple(one for each in typing.get_args(kind) for one in choices_of(each))
+
+
+# The help of an option is the text below its field, which Python does not keep: it is read from the
+# source.
+
+
+def helps(group: type) -> dict[str, str]:
+    """The help of each field of a dataclass."""
+    return {
+        name: plain_help(text)
+        for base in reversed(group.__mro__)
+        for name, text in texts(base).items()
+    }
+
+
+@cache
+def texts(group: type) -> dict[str, str]:
+    """The text below each field of a class; fields without one share that of the next field."""
+    found: dict[str, str] = {}
+    waiting: list[str] = []
+    if not inspect.get_annotations(group):
+        # A class without fields of its own may have been made by a program.
+        return found
+    for statement in _statements(group):
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            waiting.append(statement.target.id)
+        elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
+            text = " ".join(str(statement.value.value).split())
+            found.update(dict.fromkeys(waiting, text))
+            waiting = []
+    return found
+
+
+def plain_help(text: str) -> str:
+    """Without the flag's name and marks of code; code that begins it keeps its small letter."""
+    text = re.sub(r"^``--[^`]*``: ", "", text)
+    return (text[:1].upper() + text[1:]).replace("``", "")
+
+
+def _statements(group: type) -> list[ast.stmt]:
+    """The statements of a class's body."""
+    found: list[ast.stmt] = _parsed(group.__module__).body
+    for name in group.__qualname__.replace(".<locals>", "").split("."):
+        found = next(
+            each.body
+            for each in found
+            if isinstance(each, ast.ClassDef | ast.FunctionDef) and each.name == name
+        )
+    return found
+
+
+@cache
+def _parsed(module: str) -> ast.Module:
+    # inspect.getsource of a class goes through the whole module each time, which is slow.
+    return ast.parse(inspect.getsource(sys.modules[module]))
