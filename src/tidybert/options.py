@@ -156,7 +156,9 @@ class Options:
             value, needed = getattr(self, each.name), declared(each).needs
             _check(each, value)
             if needed is not None and not getattr(self, needed) and is_given(each, value):
-                raise UsageError(f"{param(each.name)} has a use only with {param(needed)}")
+                raise UsageError(
+                    f"{param(each.name)} needs {param(needed)}: give both, or leave it out"
+                )
 
 
 def is_given(each: Field[Any], value: Any) -> bool:

@@ -172,7 +172,7 @@ def test_a_report_names_questions_by_their_ids(
 def test_the_intervals_are_drawn_from_as_many_samples_as_the_library_says() -> None:
     (resamples,) = (one for one in fields(EvaluateFlags) if one.name == "resamples")
 
-    assert (resamples.default, resamples.metadata["min"]) == (NUM_RESAMPLES, FEWEST_RESAMPLES)
+    assert (resamples.default, declared(resamples).at_least) == (NUM_RESAMPLES, FEWEST_RESAMPLES)
 
 
 def test_questions_that_only_their_lines_name_keep_these(

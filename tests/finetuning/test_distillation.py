@@ -264,7 +264,7 @@ def test_a_teacher_that_does_not_fit_is_refused_by_name(
         ({"model": tmp_path / "cased", "teacher": tiny_run}, f"{tiny_run}.* different tokenizers"),
         ({"teacher": tiny_model}, "has no head that predicts"),
         ({"teacher": tmp_path / "none"}, "none"),
-        ({"teacher_weight": 0.5}, "^teacher_weight needs teacher, a RUN"),
+        ({"teacher_weight": 0.5}, "^teacher_weight needs teacher: give both"),
         ({"unlabelled": toy_examples(3)}, "^unlabelled needs teacher"),
         (
             {"teacher": tiny_run, "teacher_weight": 0.0},

@@ -34,7 +34,7 @@ def a_job(task: Any = "classify", **given: Any) -> FinetuningJob:
         ({"seeds": 1001}, "^seeds is 1001"),
         ({"max_seq_length": "12"}, "^max_seq_length is '12'; expected a whole number"),
         ({"search": True, "seeds": 2}, "^give search and seeds one after the other"),
-        ({"time_limit": 3.0}, "^time_limit has a use only with search"),
+        ({"time_limit": 3.0}, "^time_limit needs search"),
         ({"time_limit": 0.0, "search": True}, "^time_limit is 0.0; expected a number above 0"),
         ({"task": "tag", "corrections": "c.csv"}, "^corrections is for classify, not for tag yet"),
         ({"search": True, "learning_rate": 0.1, **RUN}, "^learning_rate is given, but search sets"),

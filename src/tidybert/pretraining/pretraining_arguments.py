@@ -70,7 +70,7 @@ class PretrainingArguments(Options):
     PANEL: ClassVar = "Training"
     SHOWS_RANGES: ClassVar = False
 
-    recipe: str = option("bert", STEPS, choices=RECIPES)
+    recipe: str = option("bert", STEPS, choices=tuple(RECIPES))
     """Settings to start from: bert for the paper's, or fast for a small budget. It sets every flag
     without a default."""
     initial_weights: Literal["random", "corpus"] | None = option(None, NOTHING)
@@ -285,7 +285,7 @@ class LanguageModelArguments(PretrainingArguments):
     COMMAND: ClassVar = "train-lm"
     PANEL: ClassVar = "Training"
 
-    recipe: str = option("fast", STEPS, choices=RECIPES)
+    recipe: str = option("fast", STEPS, choices=tuple(RECIPES))
     """Settings to start from: fast for a small budget, or bert for the paper's. It sets every flag
     without a default."""
     initial_weights: Literal["random", "corpus"] | None = option("random", NOTHING)
