@@ -105,8 +105,9 @@ class Declared:
         if low is None:
             return f"a number {'below' if self.at_most is None else 'of at most'} {high:,}"
         noun = "a fraction" if low >= 0 and high == 1 else "a number"
-        first = "above" if self.at_least is None else "from"
-        return f"{noun} {first} {low:,} to {'below ' if self.at_most is None else ''}{high:,}"
+        if self.at_least is None:
+            return f"{noun} above {low:,}, {'below' if self.at_most is None else 'up to'} {high:,}"
+        return f"{noun} from {low:,} to {'below ' if self.at_most is None else ''}{high:,}"
 
 
 def option(default: Any = MISSING, changes: Changes | None = None, **said: Any) -> Any:

@@ -12,6 +12,7 @@ from tidybert.cli.main import run as shell
 from tidybert.metrics.bootstrap import FEWEST_RESAMPLES, NUM_RESAMPLES
 from tidybert.modeling.kernels import answer_layers
 from tidybert.modeling.kernels.linear import largest_weight
+from tidybert.options import declared
 
 LONG = "red near the old and the new cow was the " * 4
 FILES: dict[str, tuple[str, str]] = {

@@ -206,8 +206,8 @@ def test_a_segment_that_begins_amid_a_word_begins_with_a_word_of_its_own() -> No
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"masked_lm_prob": 0.0}, "masked_lm_prob is 0.0; expected a fraction above 0 to 1"),
-        ({"masked_lm_prob": 1.5}, "masked_lm_prob is 1.5; expected a fraction above 0 to 1"),
+        ({"masked_lm_prob": 0.0}, "masked_lm_prob is 0.0; expected a fraction above 0, up to 1"),
+        ({"masked_lm_prob": 1.5}, "masked_lm_prob is 1.5; expected a fraction above 0, up to 1"),
     ],
 )
 def test_options_that_cannot_be_used(options: dict[str, Any], message: str) -> None:
