@@ -4,11 +4,18 @@ from typing import Any
 
 import pytest
 
-from tidybert.cli.answer_table import _cells, asked
+from tidybert.cli.answer_table import _cells
 from tidybert.files.text_examples import TextExample
 from tidybert.tasks.choices.choice_files import ChoiceExample
+from tidybert.tasks.choices.multiple_choice import MultipleChoice
+from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tasks.tags.tag_files import TaggedExample
+from tidybert.tasks.tags.tagging import Tagging
+from tidybert.tasks.task import AnyTask
+from tidybert.tasks.text_task import TextTask
+from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
+from tidybert.tasks.vectors.vector_examples import VectorExample
 
 
 @pytest.mark.parametrize(
@@ -29,13 +36,14 @@ def test_the_cells_of_an_answer(answer: dict[str, Any], cells: dict[str, str]) -
 
 
 @pytest.mark.parametrize(
-    ("example", "text"),
+    ("task", "example", "texts"),
     [
-        (TextExample("a", "b", None, 1), "a | b"),
-        (ChoiceExample("why", "because", ("x", "y"), None, 1), "why because"),
-        (QuestionExample("1", "who?", "he", row=1), "who?"),
-        (TaggedExample(("in", "Rome"), None, 1), "in Rome"),
+        (TextTask, TextExample("a", "b", None, 1), ["a", "b"]),
+        (MultipleChoice, ChoiceExample("why", "because", ("x", "y"), None, 1), ["why\nbecause"]),
+        (QuestionAnswering, QuestionExample("1", "who?", "he", row=1), ["who?"]),
+        (Tagging, TaggedExample(("in", "Rome"), None, 1), ["in Rome"]),
+        (SentenceVectors, VectorExample(("a", "b"), None, 1), ["a", "b"]),
     ],
 )
-def test_what_an_example_asks(example: Any, text: str) -> None:
-    assert asked(example) == text
+def test_the_texts_of_an_example(task: type[AnyTask], example: Any, texts: list[str]) -> None:
+    assert [*task.shown(example)] == texts

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tidybert.checkpoints.example_kinds import TEXT
 from tidybert.configuration import BertConfig
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import DataError, UsageError
@@ -305,7 +306,7 @@ def test_a_model_of_texts_and_pairs_takes_both() -> None:
     mixed = [TextExample("red", "hen", None, 1), TextExample("red", None, None, 2)]
 
     assert Classification.inputs_of(mixed) is None
-    assert Classification.inputs_of(mixed[1:]) == "text"
+    assert Classification.inputs_of(mixed[1:]) == TEXT
 
 
 def test_it_shows_itself(predictor: Predictor, tiny_run: Path) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.checking.near_duplicates import directions
+from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features, first_features
@@ -483,7 +484,7 @@ def check_examples(
         trained,
         vectors_of("dev", dev) if dev else trained[:0],
         vectors_of("the unlabelled texts", pool) if pool else trained[:0],
-        of_pairs=inputs == "pair",
+        of_pairs=inputs == PAIR,
     )
     duplicates = duplicate_findings(task, data, vectors.directions())
     if task.name != "classify":

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tidybert.checkpoints.example_kinds import KINDS, ExampleKind
 from tidybert.errors import ConfigError, DataError, DataWarning, WeightsError, suggestion
 from tidybert.storage.atomic_files import atomic_write_text, file_sha256
 from tidybert.storage.json_objects import plain_json, read_json_object
@@ -121,9 +122,6 @@ def _shown(values: Sequence[object]) -> str:
 
 
 FORMAT_VERSION = 1
-INPUTS: Final = ("text", "pair", "choices", "question", "words")
-"""The kinds of input that one example of a task can hold."""
-
 _BOUND_FILES = (CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE)
 
 
@@ -136,8 +134,8 @@ class ModelMetadata:
         label_names: the names of the classes in the order of their ids; None without classes.
         label_values: what a program gave as labels, see ``label_values``; None for texts.
         max_seq_length: the longest training input in tokens, special tokens included.
-        inputs: what one example holds: "text", "pair", "choices", "question" or "words"; None where
-            training examples differed, or an older version wrote the file.
+        inputs: what one example holds, or its name in the file; None where training examples
+            differed, or an older version wrote the file.
         settings: other settings of the task's answers (temperature, thresholds, doc_stride, ...).
         reading: how the training file was read, see ``files.reading``; None where no file was.
         metrics: the scores of the saved weights by name.
@@ -153,7 +151,7 @@ class ModelMetadata:
     task: str
     label_names: tuple[str, ...] | None = None
     max_seq_length: int = 128
-    inputs: str | None = None
+    inputs: ExampleKind | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     label_values: Mapping[str, Any] | None = None
     reading: Mapping[str, Any] | None = None
@@ -182,8 +180,11 @@ class ModelMetadata:
         check_settings(self.settings)
         if self.label_values is not None:
             check_label_values(names, self.label_values)
-        known = self.inputs is None or self.inputs in INPUTS
-        _check("inputs", self.inputs, known, f"one of {', '.join(INPUTS)}")
+        inputs: Any = self.inputs
+        if inputs is not None and not isinstance(inputs, ExampleKind):
+            known = isinstance(inputs, str) and inputs in KINDS
+            _check("inputs", inputs, known, f"one of {', '.join(KINDS)}")
+            object.__setattr__(self, "inputs", KINDS[inputs])
         for key in ("sha256", "tidybert_version"):
             _check(key, getattr(self, key), isinstance(getattr(self, key), str), "a string")
         for name, digest in self.files.items():
@@ -271,6 +272,7 @@ class ModelMetadata:
         """The text of tidybert.json; a number that is not finite becomes null."""
         keys = ("format_version", "tidybert_version", *(item.name for item in fields(self)))
         values = {key: plain_json(getattr(self, key)) for key in keys}
+        values["inputs"] = None if self.inputs is None else self.inputs.name
         if self.label_values is None:
             # So older versions can read the file.
             del values["label_values"]

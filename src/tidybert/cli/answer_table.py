@@ -16,7 +16,7 @@ class AnswerTable:
     """Shows what a task's model answers to each example; with ``top_k`` the likeliest classes."""
 
     def __init__(self, task: AnyTask, top_k: int | None = None) -> None:
-        self._top_k = top_k
+        self._task, self._top_k = task, top_k
         self._width = min(max(map(len, task.names), default=_WIDEST), _WIDEST)
         self._table: RowTable | None = None
 
@@ -27,26 +27,9 @@ class AnswerTable:
             numbers = {name: _SCORE_WIDTH for name in cells if name in ("score", "value")}
             widths = {name: numbers.get(name, max(self._width, len(name))) for name in cells}
             self._table = RowTable(widths, right=tuple(numbers), rest="text")
-        self._table.add(*cells.values(), _short(asked(example)))
-
-
-def asked(example: Any) -> str:
-    """The text, pair or question of an example, as a person would read it."""
-    from tidybert.files.text_examples import TextExample
-    from tidybert.tasks.choices.choice_files import ChoiceExample
-    from tidybert.tasks.questions.question_files import QuestionExample
-    from tidybert.tasks.tags.tag_files import TaggedExample
-
-    match example:
-        case TextExample():
-            return " | ".join(filter(None, (example.text, example.text_pair)))
-        case ChoiceExample():
-            return " ".join(filter(None, (example.context, example.start)))
-        case QuestionExample():
-            return str(example.question)
-        case TaggedExample():
-            return str(example.located()[0])
-    return str(example)
+        self._table.add(
+            *cells.values(), _short(" | ".join(filter(None, self._task.shown(example))))
+        )
 
 
 def _cells(answer: Mapping[str, Any]) -> dict[str, str]:

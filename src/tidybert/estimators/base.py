@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from tidybert.catalog import DEFAULT_MODEL
+from tidybert.checkpoints.example_kinds import PAIR, TEXT, TEXT_OR_PAIR
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError, TruncationWarning, UsageError
 from tidybert.estimators.checked_inputs import read_weights, require_y, text_tags
@@ -258,8 +259,8 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         estimator.device = device
         estimator.task_, estimator.model_, estimator.tokenizer_ = task, found.model, found.tokenizer
         estimator.max_seq_length_, estimator.result_ = found.max_seq_length, found.result
-        if found.inputs in ("text", "pair"):
-            estimator.n_features_in_ = ("text", "pair").index(found.inputs) + 1
+        if found.inputs in (TEXT, PAIR):
+            estimator.n_features_in_ = len(found.inputs.parts)
         if "feature_names" in stored:
             estimator.feature_names_in_ = np.array(stored["feature_names"], dtype=object)
         estimator._restore(found.made_from.label_values)
@@ -286,7 +287,9 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
     def _finished(self) -> FinetunedModel:
         """The fitted model as the rooms below know it."""
         config: Any = self.model_.config
-        width = getattr(self, "n_features_in_", None)
+        kind, width = self.task_.inputs, getattr(self, "n_features_in_", None)
+        if kind == TEXT_OR_PAIR and width is not None:
+            kind = TEXT if width == 1 else PAIR
         return FinetunedModel(
             self.task_,
             self.model_,
@@ -294,7 +297,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
             config,
             self.max_seq_length_,
             self.result_,
-            inputs={1: "text", 2: "pair"}.get(width or 0, self.task_.inputs),
+            inputs=kind,
             made_from=RunOrigin(label_values=self._label_values()),
         )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, overload
 from torch import Tensor, nn
 
 from tidybert.catalog import find_model
+from tidybert.checkpoints.example_kinds import ExampleKind
 from tidybert.checkpoints.metadata import ModelMetadata, restored_values, stored_values
 from tidybert.checkpoints.model_directory import save_model_directory, write_model
 from tidybert.configuration import BertConfig
@@ -165,7 +166,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
     max_seq_length: int
     result: TrainingResult
     collapsed: str | None = None
-    inputs: str | None = None
+    inputs: ExampleKind | None = None
     made_from: RunOrigin = field(default_factory=RunOrigin)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     run: Path | None = None

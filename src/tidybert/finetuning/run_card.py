@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.catalog import PRETRAINED
+from tidybert.checkpoints.example_kinds import ExampleKind
 from tidybert.checkpoints.model_card import table, write_card
 from tidybert.errors import in_shell
 from tidybert.files.rows import count_of
@@ -35,7 +36,7 @@ def write_run_card(
     task: AnyTask,
     arguments: Mapping[str, Any],
     answers: Answers[Any, Any] | None,
-    inputs: str | None,
+    inputs: ExampleKind | None,
     max_seq_length: int,
     name: str | None = None,
     *,
@@ -96,17 +97,11 @@ def _metadata(
     }
 
 
-def _summary(task: AnyTask, arguments: Mapping[str, Any], inputs: str | None) -> str:
+def _summary(task: AnyTask, arguments: Mapping[str, Any], inputs: ExampleKind | None) -> str:
     origin = str(arguments["model"])
     package = PRETRAINED.get(origin)
     start = f"`{origin}`" + (f" (licence {package.licence})" if package else "")
-    holds = {
-        "text": " It takes single texts.",
-        "pair": " It takes pairs of texts.",
-        "choices": " It takes contexts with choices.",
-        "question": " It takes questions with the texts that may answer them.",
-        "words": " It takes the words of sentences.",
-    }.get(inputs or "", "")
+    holds = "" if inputs is None else f" It takes {inputs.plural}."
     text = f"A BERT that was fine-tuned with tidybert to {task.name}, from {start}.{holds}"
     if arguments.get("num_layers"):
         text += f" It began with {arguments['num_layers']} of that model's layers."
@@ -159,7 +154,7 @@ def _measured(answers: Answers[Any, Any], metrics: Mapping[str, float]) -> str:
     return f"{table(('metric', 'value', '95 % interval', 'meaning'), rows)}\n\n{remark}"
 
 
-def _use(name: str, task: AnyTask, inputs: str | None, in_transformers: bool) -> str:
+def _use(name: str, task: AnyTask, inputs: ExampleKind | None, in_transformers: bool) -> str:
     if task.architecture == "BertModel":
         return "\n".join(
             [
@@ -169,11 +164,10 @@ def _use(name: str, task: AnyTask, inputs: str | None, in_transformers: bool) ->
             ]
         )  # fmt: skip
     lines = ["```sh", f"tidybert predict {name} FILE", "```"]
-    given = {"text": '["a text"]', "pair": '["a text"], ["its second text"]'}.get(inputs or "")
-    if given is not None:
+    if inputs is not None:
         lines += [
             "", "```python", "from tidybert import Predictor", "",
-            f'answers = Predictor("{name}").predict({given})', "```",
+            f'answers = Predictor("{name}").predict({inputs.python})', "```",
         ]  # fmt: skip
     if task.architecture in PIPELINE_TAGS and in_transformers:
         auto = task.architecture.replace("Bert", "AutoModel")

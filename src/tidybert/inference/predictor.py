@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from tidybert.catalog import find_model
+from tidybert.checkpoints.example_kinds import PAIR, ExampleKind
 from tidybert.checkpoints.metadata import ModelMetadata, restored_values
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError, UsageError
@@ -31,7 +32,6 @@ from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.labelled_examples import is_example, read_all
 from tidybert.tasks.task import SHOWN_LABELS, AnyTask
-from tidybert.tasks.text_task import TextTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import as_in_python
 from tidybert.training.runs.run_origin import trained_on
@@ -111,20 +111,19 @@ def examples_of(task: AnyTask, texts: Any, text_pairs: Any, like: Reading | None
     takes_rows = task.read.tuple_names is not None
     if rows and (is_example(rows[0]) or (takes_rows and isinstance(rows[0], Mapping))):
         return _from_rows(task, rows, text_pairs, like)
-    seconds: list[Any] | None = None
-    of_texts = isinstance(task, TextTask) or task.inputs in ("text", "question", "choices")
-    if text_pairs is None and of_texts and rows and all(map(_is_pair, rows)):
+    kind, seconds = task.inputs, None
+    takes_lists = kind is not None and kind.parts[0].is_list
+    if text_pairs is None and kind and not takes_lists and rows and all(map(_is_pair, rows)):
         rows, seconds = [row[0] for row in rows], [row[1] for row in rows]
     elif text_pairs is not None:
         seconds = as_list(text_pairs, "text_pairs")
     if seconds is not None and len(seconds) != len(rows):
         raise DataError(f"there are {len(rows)} texts and {len(seconds)} second texts")
-    if not of_texts and task.inputs != "words":
-        # A task of somebody's own may take anything.
+    if kind is None:
         return task.from_texts(rows, seconds)
-    firsts = _checked(rows, "texts", lists=task.inputs == "words")
+    firsts = _checked(rows, "texts", lists=takes_lists)
     if seconds is not None:
-        seconds = _checked(seconds, "text_pairs", lists=task.inputs == "choices")
+        seconds = _checked(seconds, "text_pairs", lists=kind.takes_choices)
     return task.from_texts(firsts, seconds)
 
 
@@ -262,13 +261,18 @@ class Predictor(ShowsFacts, Generic[Answer]):
         facts["device"] = str(next(self.model.parameters()).device)
         facts["precision"] = self.precision
         if self.metadata.inputs is not None:
-            facts["inputs"] = self.metadata.inputs
+            facts["inputs"] = self.metadata.inputs.name
         if names:
             more = f" and {len(names) - SHOWN_LABELS:,} more" if len(names) > SHOWN_LABELS else ""
             facts["labels"] = ", ".join(names[:SHOWN_LABELS]) + more
         if self.task.metric in metrics:
             facts[f"{self.task.metric}_on_dev"] = round(float(metrics[self.task.metric]), 4)
         return {**facts, "max_seq_length": self.max_seq_length}
+
+    @property
+    def inputs(self) -> ExampleKind | None:
+        """What an example holds; a model of another program says it by its task alone."""
+        return self.metadata.inputs or self.task.inputs
 
     @property
     def reading(self) -> Reading | None:
@@ -410,9 +414,9 @@ class CrossEncoder:
         task, inputs = predictor.task, predictor.metadata.inputs
         names = task.names
         is_fit = task.name == "regress" or (task.name == "classify" and len(names) == 2)
-        if not is_fit or inputs not in (None, "pair"):
+        if not is_fit or inputs not in (None, PAIR):
             classes = f" with {len(names)} classes" if names else ""
-            of_texts = f" on single inputs ({inputs})" if inputs not in (None, "pair") else ""
+            of_texts = f" on single inputs ({inputs.name})" if inputs not in (None, PAIR) else ""
             raise UsageError(
                 f"{name} was trained to {task.name}{classes}{of_texts}: to score pairs of texts "
                 "give a RUN of regress over pairs, or of classify over pairs with two classes"

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tidybert.checkpoints.example_kinds import ExampleKind
 from tidybert.checkpoints.model_directory import ModelDirectory, verify
 from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
@@ -145,12 +146,9 @@ class ServedModel:
         return None if self.predictor is None else self.predictor.task
 
     @property
-    def inputs(self) -> str | None:
-        """What one input of ``predict`` holds, as tidybert.json says it."""
-        if self.predictor is None:
-            return None
-        # A model of another program has no tidybert.json; most tasks have one kind of input.
-        return self.predictor.metadata.inputs or self.predictor.task.inputs
+    def inputs(self) -> ExampleKind | None:
+        """What one input of ``predict`` holds."""
+        return None if self.predictor is None else self.predictor.inputs
 
     @property
     def max_seq_length(self) -> int:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from tidybert.checkpoints.example_kinds import ExampleKind
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
 from tidybert.checkpoints.sentence_form import SentenceForm
@@ -74,8 +75,8 @@ class Task(ABC, Generic[E]):
     """The unit that one row of the outputs belongs to."""
     default_max_seq_length: ClassVar[int] = 128
     """Tokens of a sequence where no length is given."""
-    inputs: ClassVar[str | None] = None
-    """What an example holds, as tidybert.json says it, where all examples of the task are alike."""
+    inputs: ClassVar[ExampleKind | None] = None
+    """What an example holds; None for a task of somebody's own that takes anything."""
 
     head: ClassVar[str | None] = None
     """The linear layer whose outputs ``summed_loss`` reads, so that it can begin as a probe."""
@@ -109,16 +110,21 @@ class Task(ABC, Generic[E]):
         """Examples without labels, from the arguments of ``Predictor.predict``."""
 
     @classmethod
+    def shown(cls, example: E) -> Sequence[str]:
+        """The texts of an example, as a person reads them in a table or a report."""
+        return (str(example),)
+
+    @classmethod
     @abstractmethod
     def identity(cls, example: E) -> Any:
         """A hashable value, equal for two examples that a reader would call the same text."""
 
     @classmethod
-    def inputs_of(cls, examples: Sequence[E]) -> str | None:
-        """What each of these examples holds, as tidybert.json says it; None where they differ."""
+    def inputs_of(cls, examples: Sequence[E]) -> ExampleKind | None:
+        """What each of these examples holds; None where they differ."""
         return cls.inputs
 
-    def check_inputs(self, examples: Sequence[E], inputs: str | None) -> None:
+    def check_inputs(self, examples: Sequence[E], inputs: ExampleKind | None) -> None:
         """Raise DataError where an example does not hold ``inputs``; None allows everything."""
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.checkpoints.example_kinds import PAIR, TEXT, TEXT_OR_PAIR, ExampleKind
 from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.data.checks import (
     DataReport,
@@ -46,6 +47,7 @@ class TextTask(Task[TextExample]):
         long_texts: how to read texts that are too long; None cuts off their end.
     """
 
+    inputs = TEXT_OR_PAIR
     read = read_examples
     architecture = "BertForSequenceClassification"
     head = "classifier"
@@ -73,21 +75,25 @@ class TextTask(Task[TextExample]):
         ]
 
     @classmethod
+    def shown(cls, example: TextExample) -> Sequence[str]:
+        return [text for text in (example.text, example.text_pair) if text is not None]
+
+    @classmethod
     def identity(cls, example: TextExample) -> tuple[str, str | None]:
         return example.text, example.text_pair
 
     @classmethod
-    def inputs_of(cls, examples: Sequence[TextExample]) -> str | None:
-        found = {"text" if one.text_pair is None else "pair" for one in examples}
+    def inputs_of(cls, examples: Sequence[TextExample]) -> ExampleKind | None:
+        found = {TEXT if one.text_pair is None else PAIR for one in examples}
         return found.pop() if len(found) == 1 else None
 
-    def check_inputs(self, examples: Sequence[TextExample], inputs: str | None) -> None:
+    def check_inputs(self, examples: Sequence[TextExample], inputs: ExampleKind | None) -> None:
         if inputs is None:
             return
         for one in examples:
-            if (one.text_pair is not None) == (inputs == "pair"):
+            if (one.text_pair is not None) == (inputs == PAIR):
                 continue
-            if inputs == "pair":
+            if inputs == PAIR:
                 raise DataError(
                     f"{LINE} {one.row}: a single text, but the model was trained on pairs of "
                     f"texts: give the second text too ({param('text_pair')})"
@@ -192,7 +198,7 @@ class TextAnswers(Answers[T, TextExample]):
         """The fields of every judgement that do not depend on the answer."""
         one = self.examples[number]
         return {
-            "text": one.text if one.text_pair is None else f"{one.text}\n{one.text_pair}",
+            "text": "\n".join(self.task.shown(one)),
             "num_tokens": self.first_features[number].num_tokens,
             "row": one.row,
         }

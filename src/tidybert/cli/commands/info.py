@@ -5,17 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tidybert.checkpoints.example_kinds import KINDS
 from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, print_json, print_line, print_table
 
-_WORDS: Final = {
-    "text": "single texts",
-    "pair": "pairs of texts",
-    "choices": "contexts with choices",
-    "question": "questions with contexts",
-    "words": "words of sentences",
-}
 SHOWN: Final = 20
 # Of a checkpoint's metrics; a line has 80 columns.
 _IN_TABLE: Final = ("mlm_loss", "lm_loss", "mlm_accuracy", "lm_accuracy", "nsp_accuracy")
@@ -129,7 +123,7 @@ def _finished(directory: Path) -> dict[str, Any]:
         "state": "a finished RUN" if arguments else "a MODEL",
         "task": metadata.task if metadata else None,
         "heads": list(opened.head.architectures),
-        "inputs": metadata.inputs if metadata else None,
+        "inputs": metadata.inputs.name if metadata and metadata.inputs else None,
         "labels": list(labels or ()),
         "max_seq_length": metadata.max_seq_length if metadata else None,
         "sizes": _sizes(config),
@@ -192,7 +186,7 @@ def _shown(name: str, value: Any) -> str:
     if name == "seconds":
         return clock(value)
     if name == "inputs":
-        return _WORDS.get(str(value), str(value))
+        return KINDS[value].plural
     if isinstance(value, Mapping):
         parts = [f"{key.replace('_', ' ')} {_shown('', each)}" for key, each in value.items()]
         return ", ".join(parts)

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
+from tidybert.checkpoints.example_kinds import TEXT_OR_PAIR
 from tidybert.cli import flags
 from tidybert.cli.cluster_work import refuse_cluster_flags, run_on_cluster
 from tidybert.cli.flags import takes
@@ -35,15 +36,6 @@ if TYPE_CHECKING:
 MOST_USED: Final = (
     "input", "top_k", "out", "resume", "max_seq_length", "text", "text_pair", "format", "device",
 )  # fmt: skip
-# By ``inputs`` of tidybert.json, how often --input is given at least and at most, and for what.
-_INPUTS: Final = {
-    "text": (1, 1, "a text"),
-    "words": (1, 1, "a text"),
-    "pair": (2, 2, "the first text of the pair, then the second"),
-    "question": (2, 2, "the question, then the text"),
-    "choices": (3, None, "the context, then each choice"),
-    None: (1, 2, "a text, and the second text of a pair"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,16 +195,14 @@ def _check_top_k(given: PredictFlags, predictor: "Predictor") -> None:
 
 def _example(predictor: "Predictor", texts: Sequence[str]) -> Any:
     """The example of the texts that --input gives."""
-    task = predictor.task
-    inputs = predictor.metadata.inputs or task.inputs
-    least, most, what = _INPUTS.get(inputs, _INPUTS[None])
+    kind = predictor.inputs or TEXT_OR_PAIR
+    least, most = kind.fewest_texts, kind.most_texts
     if len(texts) < least or (most is not None and len(texts) > most):
         times = f"{least} times" if least == most and least > 1 else "once" if most == 1 else "more"
         raise UsageError(
-            f"--input is given {len(texts)} times; this model needs it {times}: {what}"
+            f"--input is given {len(texts)} times; this model needs it {times}: {kind.asked}"
         )
-    pairs: Sequence[Any] | None = texts[1:] or None
-    (example,) = task.from_texts(texts[:1], [pairs] if inputs == "choices" else pairs)
+    (example,) = predictor.task.from_texts(*kind.of_texts(texts))
     return example
 
 

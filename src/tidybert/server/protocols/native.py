@@ -1,11 +1,19 @@
 """The native routes: every head, with the objects that ``tidybert predict`` prints."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, Union
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, create_model
 
+from tidybert.checkpoints.example_kinds import (
+    KINDS,
+    PAIR,
+    QUESTION,
+    TEXT,
+    TEXT_OR_PAIR,
+    ExampleKind,
+)
 from tidybert.inference.answer_files import likeliest
 from tidybert.server.door import engine_of
 from tidybert.server.faults import Refusal
@@ -16,31 +24,21 @@ from tidybert.server.served_model import ServedModel
 router = APIRouter(prefix="/v1/models", tags=["native"])
 
 
-class TextPair(Body):
-    """Two texts that a model reads as one input."""
-
-    text: str
-    text_pair: str
-
-
-class Question(Body):
-    """A question, and the text that answers it."""
-
-    question: str
-    context: str
+def _object(kind: ExampleKind) -> type[Body]:
+    """The JSON object of an example."""
+    fields: Any = {part.key: (list[str] if part.is_list else str, ...) for part in kind.parts}
+    return create_model(kind.schema, __base__=Body, __doc__=kind.description, **fields)
 
 
-class Choices(Body):
-    """A context and the texts to choose from."""
-
-    context: str
-    choices: list[str]
-
-
-class Words(Body):
-    """A sentence that is cut into words already."""
-
-    words: list[str]
+OBJECTS: Final = {kind: _object(kind) for kind in KINDS.values() if kind.schema}
+"""The classes of the requests' examples, by kind; a kind without one is a text."""
+if TYPE_CHECKING:
+    Input: TypeAlias = Any
+    TextPair: TypeAlias = Any
+    Question: TypeAlias = Any
+else:
+    Input = Union[str, *OBJECTS.values()]
+    TextPair, Question = OBJECTS[PAIR], OBJECTS[QUESTION]
 
 
 class ErrorDetail(BaseModel):
@@ -57,7 +55,6 @@ class Error(BaseModel):
     error: ErrorDetail
 
 
-Input = str | TextPair | Question | Choices | Words
 Truncate = Annotated[
     bool, Field(description="Cut inputs that are too long. If not set: they get 422.")
 ]
@@ -107,16 +104,6 @@ class TokenizeBody(Body):
 
     inputs: str | list[str]
     add_special_tokens: bool = True
-
-
-# What a model reads, by ``inputs`` of tidybert.json: the class, and how to write it.
-_KINDS: Final[dict[str, tuple[type, str]]] = {
-    "text": (str, "a text"),
-    "pair": (TextPair, '{"text": …, "text_pair": …}'),
-    "question": (Question, '{"question": …, "context": …}'),
-    "choices": (Choices, '{"context": …, "choices": […]}'),
-    "words": (Words, 'a text, or {"words": […]}'),
-}
 
 
 @router.post("/{name}/predict", summary="Answer inputs by a fine-tuned model")
@@ -199,7 +186,7 @@ def described(model: ServedModel) -> dict[str, Any]:
         "created": model.created,
         "owned_by": "tidybert",
         "task": None if task is None else task.name,
-        "inputs": model.inputs,
+        "inputs": None if model.inputs is None else model.inputs.name,
         "labels": None if task is None or task.label_names is None else list(task.label_names),
         "heads": list(model.heads),
         "max_seq_length": model.max_seq_length,
@@ -209,19 +196,13 @@ def described(model: ServedModel) -> dict[str, Any]:
 def split_inputs(model: ServedModel, inputs: Sequence[Any]) -> tuple[list[Any], list[Any] | None]:
     """Typed inputs as ``Engine.predict`` takes them; Refusal for one of another kind."""
     kind = model.inputs
-    if kind is None:
-        kind = "text" if inputs and isinstance(inputs[0], str) else "pair"
-    expected, written = _KINDS[kind]
+    if kind in (None, TEXT_OR_PAIR):
+        kind = TEXT if inputs and isinstance(inputs[0], str) else PAIR
     for number, one in enumerate(inputs):
-        if not isinstance(one, expected) and not (kind == "words" and isinstance(one, str)):
-            raise Refusal(422, f"{model.name!r} reads {written}", f"inputs.{number}")
-    if kind == "pair":
-        return [one.text for one in inputs], [one.text_pair for one in inputs]
-    if kind == "question":
-        return [one.question for one in inputs], [one.context for one in inputs]
-    if kind == "choices":
-        return [one.context for one in inputs], [one.choices for one in inputs]
-    return [one if isinstance(one, str) else one.words for one in inputs], None
+        fits = kind.may_be_text if isinstance(one, str) else type(one) is OBJECTS.get(kind)
+        if not fits:
+            raise Refusal(422, f"{model.name!r} reads {kind.written}", f"inputs.{number}")
+    return kind.of_json(inputs)
 
 
 def _listed(inputs: Any) -> list[Any]:

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel
 
 from tidybert import __version__
+from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.server.engine import AskedModel
 from tidybert.server.faults import WRONG_TASK, Refusal
 from tidybert.server.json_answers import JsonAnswer
@@ -317,5 +318,5 @@ def model_type(model: ServedModel) -> dict[str, Any]:
         "id2label": {str(number): label for number, label in enumerate(names)},
         "label2id": {label: number for number, label in enumerate(names)},
     }
-    is_reranker = model.inputs == "pair" and len(names) <= 2 and task.name != "multi-label"
+    is_reranker = model.inputs == PAIR and len(names) <= 2 and task.name != "multi-label"
     return {"reranker" if is_reranker else "classifier": ids}

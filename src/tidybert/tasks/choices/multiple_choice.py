@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from tidybert.checkpoints.example_kinds import CHOICES
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
@@ -86,7 +87,7 @@ class ChosenAnswers(Answers["MultipleChoice", ChoiceExample]):
         example, one = self.examples[number], self.features[number]
         answer = self.prediction(number)
         return Judgement(
-            text="\n".join(filter(None, (example.context, example.start))),
+            text="\n".join(self.task.shown(example)),
             expected=example.choices[one.label],
             predicted=answer["text"],
             correct=float(answer["choice"] == one.label),
@@ -105,7 +106,7 @@ class MultipleChoice(Task[ChoiceExample]):
     """Answers divide logits by this before the softmax."""
 
     name = "choose"
-    inputs = "choices"
+    inputs = CHOICES
     answers_class = ChosenAnswers
     metric = "accuracy"
     architecture = "BertForMultipleChoice"
@@ -134,6 +135,10 @@ class MultipleChoice(Task[ChoiceExample]):
                 raise DataError(f"context {row}: {made.message}")
             examples.append(made)
         return examples
+
+    @classmethod
+    def shown(cls, example: ChoiceExample) -> Sequence[str]:
+        return ("\n".join(filter(None, (example.context, example.start))),)
 
     @classmethod
     def identity(cls, example: ChoiceExample) -> Hashable:

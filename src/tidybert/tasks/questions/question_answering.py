@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from tidybert.checkpoints.example_kinds import QUESTION
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
@@ -123,7 +124,7 @@ class QuestionAnswering(Task[QuestionExample]):
     """Answers divide logits by this before the softmax."""
 
     name = "answer"
-    inputs = "question"
+    inputs = QUESTION
     answers_class = SpanAnswers
     architecture = "BertForQuestionAnswering"
     read = read_questions
@@ -161,6 +162,10 @@ class QuestionAnswering(Task[QuestionExample]):
             raise DataError("only questions were given; give the text of each as a second list")
         pairs = enumerate(zip(texts, text_pairs, strict=True), start=1)
         return [QuestionExample(str(row), *pair, row=row) for row, pair in pairs]
+
+    @classmethod
+    def shown(cls, example: QuestionExample) -> Sequence[str]:
+        return (example.question,)
 
     @classmethod
     def identity(cls, example: QuestionExample) -> str:

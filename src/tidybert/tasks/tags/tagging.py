@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tidybert.checkpoints.example_kinds import WORDS
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.configuration import BertConfig
@@ -293,7 +294,7 @@ class Tagging(Task[TaggedExample]):
     """
 
     name = "tag"
-    inputs = "words"
+    inputs = WORDS
     answers_class = TagAnswers
     architecture = "BertForTokenClassification"
     read = read_tagged
@@ -335,6 +336,10 @@ class Tagging(Task[TaggedExample]):
             untagged(text, row) if isinstance(text, str) else TaggedExample(tuple(text), None, row)
             for row, text in enumerate(texts, start=1)
         ]
+
+    @classmethod
+    def shown(cls, example: TaggedExample) -> Sequence[str]:
+        return example.located()[:1]
 
     @classmethod
     def identity(cls, example: TaggedExample) -> tuple[str, ...]:

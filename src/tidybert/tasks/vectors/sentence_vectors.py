@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tidybert.checkpoints.example_kinds import TEXT
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
 from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
@@ -78,7 +79,7 @@ class SentenceVectors(Task[VectorExample]):
     widths: tuple[int, ...] = ()
 
     name = "embed"
-    inputs = "text"
+    inputs = TEXT
     architecture = "BertModel"
     unit = "sequence"
     read = read_vectors
@@ -112,6 +113,10 @@ class SentenceVectors(Task[VectorExample]):
         columns = [texts] if text_pairs is None else [texts, text_pairs]
         rows = zip(*columns, strict=True)
         return [VectorExample(row, None, number) for number, row in enumerate(rows, start=1)]
+
+    @classmethod
+    def shown(cls, example: VectorExample) -> Sequence[str]:
+        return example.texts
 
     @classmethod
     def identity(cls, example: VectorExample) -> Hashable:
