@@ -137,3 +137,8 @@ TEXT_OR_PAIR: Final = ExampleKind(
 
 KINDS: Final = {str(kind.name): kind for kind in (TEXT, PAIR, QUESTION, CHOICES, WORDS)}
 """By name in tidybert.json."""
+
+
+def name_of(kind: ExampleKind | None) -> str | None:
+    """Its name in tidybert.json."""
+    return None if kind is None else kind.name

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tidybert.checkpoints.example_kinds import KINDS, ExampleKind
+from tidybert.checkpoints.example_kinds import KINDS, ExampleKind, name_of
 from tidybert.errors import ConfigError, DataError, DataWarning, WeightsError, suggestion
 from tidybert.storage.atomic_files import atomic_write_text, file_sha256
 from tidybert.storage.json_objects import plain_json, read_json_object
@@ -272,7 +272,7 @@ class ModelMetadata:
         """The text of tidybert.json; a number that is not finite becomes null."""
         keys = ("format_version", "tidybert_version", *(item.name for item in fields(self)))
         values = {key: plain_json(getattr(self, key)) for key in keys}
-        values["inputs"] = None if self.inputs is None else self.inputs.name
+        values["inputs"] = name_of(self.inputs)
         if self.label_values is None:
             # So older versions can read the file.
             del values["label_values"]

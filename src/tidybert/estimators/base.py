@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from tidybert.catalog import DEFAULT_MODEL
-from tidybert.checkpoints.example_kinds import PAIR, TEXT, TEXT_OR_PAIR
+from tidybert.checkpoints.example_kinds import PAIR, TEXT, TEXT_OR_PAIR, name_of
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError, TruncationWarning, UsageError
 from tidybert.estimators.checked_inputs import read_weights, require_y, text_tags
@@ -259,8 +259,8 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
         estimator.device = device
         estimator.task_, estimator.model_, estimator.tokenizer_ = task, found.model, found.tokenizer
         estimator.max_seq_length_, estimator.result_ = found.max_seq_length, found.result
-        if found.inputs in (TEXT, PAIR):
-            estimator.n_features_in_ = len(found.inputs.parts)
+        if (kind := found.metadata.inputs) in (TEXT, PAIR):
+            estimator.n_features_in_ = len(kind.parts)
         if "feature_names" in stored:
             estimator.feature_names_in_ = np.array(stored["feature_names"], dtype=object)
         estimator._restore(found.made_from.label_values)
@@ -297,7 +297,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
             config,
             self.max_seq_length_,
             self.result_,
-            inputs=kind,
+            inputs=name_of(kind),
             made_from=RunOrigin(label_values=self._label_values()),
         )
 

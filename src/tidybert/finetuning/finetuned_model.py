@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, overload
 from torch import Tensor, nn
 
 from tidybert.catalog import find_model
-from tidybert.checkpoints.example_kinds import ExampleKind
+from tidybert.checkpoints.example_kinds import KINDS, name_of
 from tidybert.checkpoints.metadata import ModelMetadata, restored_values, stored_values
 from tidybert.checkpoints.model_directory import save_model_directory, write_model
 from tidybert.configuration import BertConfig
@@ -152,7 +152,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
 
     Args:
         collapsed: see ``collapsed_to``, on dev.
-        inputs: see ``Task.inputs_of``.
+        inputs: the name of what an example holds, as in tidybert.json.
         arguments: all of the training, by name, as in arguments.json.
         run: the RUN on disk; None for a model in memory alone.
         held_out: the examples that it was measured on.
@@ -166,7 +166,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
     max_seq_length: int
     result: TrainingResult
     collapsed: str | None = None
-    inputs: ExampleKind | None = None
+    inputs: str | None = None
     made_from: RunOrigin = field(default_factory=RunOrigin)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     run: Path | None = None
@@ -189,7 +189,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
             config,
             metadata.max_seq_length,
             TrainingResult(0, 0, dict(metadata.metrics), 0.0, 0, 0),
-            inputs=metadata.inputs,
+            inputs=name_of(metadata.inputs),
             made_from=RunOrigin(
                 reading=metadata.reading,
                 label_values=restored_values(task.names, metadata.label_values),
@@ -210,7 +210,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
             task=self.task.name,
             label_names=self.task.label_names,
             max_seq_length=self.max_seq_length,
-            inputs=self.inputs,
+            inputs=KINDS.get(self.inputs or ""),
             label_values=stored_values(self.task.names, self.made_from.label_values),
             reading=self.made_from.reading,
             settings=self.task.settings(),

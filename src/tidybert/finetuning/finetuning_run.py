@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tidybert.checkpoints.example_kinds import name_of
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import DataReport, TrainingData
@@ -240,7 +241,7 @@ def train(
     )
     trained = FinetunedModel(
         *(task, network, tokenizer, config, length, TrainingResult(0, 0, {}, 0.0, 0, 0)),
-        inputs=task.inputs_of(examples.train),
+        inputs=name_of(task.inputs_of(examples.train)),
         made_from=examples.origin,
     )
     loop = _loop(job, objective, identity, callbacks, trained)
@@ -291,7 +292,7 @@ def _finish(
     write_training_texts(run, text_hashes(map(finished.task.identity, texts)))
     length, name = finished.max_seq_length, finished.made_from.name
     write_run_card(
-        *(run, finished.task, arguments, answers, finished.inputs, length, name),
+        *(run, finished.task, arguments, answers, finished.metadata.inputs, length, name),
         in_transformers=finished.config.model_type == "bert",
     )
     save(finished, run)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from tidybert.catalog import find_model
-from tidybert.checkpoints.example_kinds import PAIR, ExampleKind
+from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.checkpoints.metadata import ModelMetadata, restored_values
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError, UsageError
@@ -268,11 +268,6 @@ class Predictor(ShowsFacts, Generic[Answer]):
         if self.task.metric in metrics:
             facts[f"{self.task.metric}_on_dev"] = round(float(metrics[self.task.metric]), 4)
         return {**facts, "max_seq_length": self.max_seq_length}
-
-    @property
-    def inputs(self) -> ExampleKind | None:
-        """What an example holds; a model of another program says it by its task alone."""
-        return self.metadata.inputs or self.task.inputs
 
     @property
     def reading(self) -> Reading | None:

@@ -148,7 +148,10 @@ class ServedModel:
     @property
     def inputs(self) -> ExampleKind | None:
         """What one input of ``predict`` holds."""
-        return None if self.predictor is None else self.predictor.inputs
+        if self.predictor is None:
+            return None
+        # A model of another program has no tidybert.json, but its task has a kind.
+        return self.predictor.metadata.inputs or self.predictor.task.inputs
 
     @property
     def max_seq_length(self) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.checkpoints.example_kinds import KINDS
+from tidybert.checkpoints.example_kinds import KINDS, name_of
 from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import clock, print_json, print_line, print_table
@@ -123,7 +123,7 @@ def _finished(directory: Path) -> dict[str, Any]:
         "state": "a finished RUN" if arguments else "a MODEL",
         "task": metadata.task if metadata else None,
         "heads": list(opened.head.architectures),
-        "inputs": metadata.inputs.name if metadata and metadata.inputs else None,
+        "inputs": name_of(metadata.inputs) if metadata else None,
         "labels": list(labels or ()),
         "max_seq_length": metadata.max_seq_length if metadata else None,
         "sizes": _sizes(config),

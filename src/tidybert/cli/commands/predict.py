@@ -195,7 +195,7 @@ def _check_top_k(given: PredictFlags, predictor: "Predictor") -> None:
 
 def _example(predictor: "Predictor", texts: Sequence[str]) -> Any:
     """The example of the texts that --input gives."""
-    kind = predictor.inputs or TEXT_OR_PAIR
+    kind = predictor.metadata.inputs or predictor.task.inputs or TEXT_OR_PAIR
     least, most = kind.fewest_texts, kind.most_texts
     if len(texts) < least or (most is not None and len(texts) > most):
         times = f"{least} times" if least == most and least > 1 else "once" if most == 1 else "more"

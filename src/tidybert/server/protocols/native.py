@@ -13,6 +13,7 @@ from tidybert.checkpoints.example_kinds import (
     TEXT,
     TEXT_OR_PAIR,
     ExampleKind,
+    name_of,
 )
 from tidybert.inference.answer_files import likeliest
 from tidybert.server.door import engine_of
@@ -186,7 +187,7 @@ def described(model: ServedModel) -> dict[str, Any]:
         "created": model.created,
         "owned_by": "tidybert",
         "task": None if task is None else task.name,
-        "inputs": None if model.inputs is None else model.inputs.name,
+        "inputs": name_of(model.inputs),
         "labels": None if task is None or task.label_names is None else list(task.label_names),
         "heads": list(model.heads),
         "max_seq_length": model.max_seq_length,
