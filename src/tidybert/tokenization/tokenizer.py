@@ -12,23 +12,31 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tidybert.catalog import find_model
-from tidybert.errors import TextError, UsageError
+from tidybert.errors import TextError, UsageError, VocabularyError
 from tidybert.tokenization import tokenizer_files
 from tidybert.tokenization.basic import BasicTokenizer, check_text
 from tidybert.tokenization.fast.batch_encoder import BatchEncoder, IdArray, encode_blocks
-from tidybert.tokenization.vocabulary import SPECIAL_TOKENS, Vocabulary
+from tidybert.tokenization.library_encoder import (
+    AddedToken,
+    AddedTokenFinder,
+    Layout,
+    LibraryBatchEncoder,
+    LibraryEncoder,
+)
+from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, Vocabulary
 from tidybert.tokenization.wordpiece import WordPiece, join_pieces, piece_ends
 
 # A text, or a pair of texts, as BERT reads it: [CLS] A [SEP] or [CLS] A [SEP] B [SEP].
 #
 # The layout and the truncation of pairs follow convert_single_example and _truncate_seq_pair of
 # Google's run_classifier.py.
+
 
 Span = tuple[int, int]
 
@@ -77,7 +85,6 @@ def fitting_lengths(lengths: list[int], room: int) -> list[int]:
 
 
 _LOGGER: Final = logging.getLogger(__name__)
-_SPECIAL = re.compile("|".join(map(re.escape, SPECIAL_TOKENS)))
 
 
 class BertTokenizer:
@@ -88,6 +95,7 @@ class BertTokenizer:
         do_lower_case: whether the vocabulary is uncased.
         strip_accents: whether accents are dropped; None: as do_lower_case.
         tokenize_chinese_chars: whether each CJK ideograph is a word.
+        added: tokens that are found in a text before it is cut; the vocabulary holds them.
 
     In a text, "[MASK]" and the other special tokens are plain text unless a call says
     ``special_tokens_in_text=True``.  Every method that takes texts raises TextError for a value
@@ -101,20 +109,42 @@ class BertTokenizer:
         *,
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
+        added: Sequence[AddedToken] = (),
     ) -> None:
-        self.vocabulary = vocab if isinstance(vocab, Vocabulary) else Vocabulary(vocab)
         self.do_lower_case = do_lower_case
         self.strip_accents = strip_accents
         self.tokenize_chinese_chars = tokenize_chinese_chars
-        self.vocab_size = len(self.vocabulary)
-        pad, unk, cls, sep, mask = self.convert_tokens_to_ids(SPECIAL_TOKENS)
-        self.pad_token_id, self.unk_token_id, self.mask_token_id = pad, unk, mask
-        self.cls_token_id, self.sep_token_id = cls, sep
+        self.added = tuple(added)
+        self._take(vocab if isinstance(vocab, Vocabulary) else Vocabulary(vocab), SPECIAL_TOKENS)
+        self.layout = Layout.of_bert(self.cls_token_id, self.sep_token_id)
         self._basic = BasicTokenizer(do_lower_case, strip_accents, tokenize_chinese_chars)
-        self._wordpiece = WordPiece(self.vocabulary, range(self.vocab_size))
-        self._batch = BatchEncoder(self._basic, self.vocabulary)
+        own = self.vocabulary
+        if own.num_added:
+            own = Vocabulary(own.tokens[: len(own) - own.num_added])
+        self._wordpiece = WordPiece(own, range(len(own)))
+        self._batch: BatchEncoder | LibraryBatchEncoder = BatchEncoder(self._basic, own)
+        if self.added:
+            described = tokenizer_files.described_wordpiece(
+                self.vocabulary, self._settings(), self.added
+            )
+            self._library = LibraryEncoder(described, SPECIAL_TOKENS, "the tokenizer")
+            self._finder = AddedTokenFinder(self.added, self._basic)
+            self._batch = LibraryBatchEncoder(
+                self._library, self.layout, self.vocab_size, self._batch, self._finder
+            )
         #: dtype of the arrays that encode_batch and encode_flat return.
         self.dtype = self._batch.dtype
+
+    def _take(self, vocabulary: Vocabulary, special: Sequence[str]) -> None:
+        """Take the vocabulary, and the special tokens for padding, unknown, begin, end, mask."""
+        self.vocabulary = vocabulary
+        self.vocab_size = len(vocabulary)
+        self.special_tokens = tuple(special)
+        self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token = special
+        pad, unk, cls, sep, mask = self.convert_tokens_to_ids(special)
+        self.pad_token_id, self.unk_token_id, self.mask_token_id = pad, unk, mask
+        self.cls_token_id, self.sep_token_id = cls, sep
+        self._special = re.compile("|".join(map(re.escape, special)))
 
     @classmethod
     def from_pretrained(cls, model: str | Path, *, do_lower_case: bool | None = None) -> Self:
@@ -125,7 +155,10 @@ class BertTokenizer:
         Chinese vocabulary was made from lower-cased text, but its Hugging Face configuration says
         that it is cased: capitals become [UNK] there.)
         """
-        vocabulary, settings = tokenizer_files.read_directory(find_model(model))
+        files = tokenizer_files.read_directory(find_model(model))
+        if files.described is not None:
+            return cast(Self, LibraryTokenizer(files))
+        vocabulary, settings = files.vocabulary, files.settings
         source = "asked for"
         if do_lower_case is None:
             do_lower_case, source = settings.get("do_lower_case"), "as tokenizer_config.json says"
@@ -137,6 +170,7 @@ class BertTokenizer:
             do_lower_case,
             strip_accents=settings.get("strip_accents"),
             tokenize_chinese_chars=settings.get("tokenize_chinese_chars") is not False,
+            added=files.added,
         )
 
     @classmethod
@@ -161,11 +195,17 @@ class BertTokenizer:
         """The same tokenizer, whose vocabulary ends with those of the tokens that it lacks."""
         known = self.vocabulary
         more = [token for token in tokens if token not in known]
+        if known.num_added and more:
+            raise VocabularyError(
+                f"the vocabulary ends with {known.num_added} added tokens, so it cannot grow: take "
+                "one without added tokens"
+            )
         return type(self)(
-            Vocabulary([*known.tokens, *more]),
+            Vocabulary([*known.tokens, *more], num_added=known.num_added),
             self.do_lower_case,
             strip_accents=self.strip_accents,
             tokenize_chinese_chars=self.tokenize_chinese_chars,
+            added=self.added,
         )
 
     def save(self, directory: str | Path, *, model_max_length: int = 512) -> None:
@@ -174,7 +214,7 @@ class BertTokenizer:
         Other programs truncate to ``model_max_length`` on request.
         """
         tokenizer_files.write_directory(
-            Path(directory), self.vocabulary, self._settings(), model_max_length
+            Path(directory), self.vocabulary, self._settings(), self.added, model_max_length
         )
 
     def tokenize(self, text: str, *, special_tokens_in_text: bool = False) -> list[str]:
@@ -199,7 +239,7 @@ class BertTokenizer:
         sides = [self._pieces(text, special_tokens_in_text)]
         if text_pair is not None:
             sides.append(self._pieces(text_pair, special_tokens_in_text, "text_pair"))
-        num_special = len(sides) + 1 if add_special_tokens else 0
+        num_special = self.layout.num_special(len(sides)) if add_special_tokens else 0
         full = [len(ids) for ids, _ in sides]
         lengths = full
         if max_seq_length is not None:
@@ -220,12 +260,14 @@ class BertTokenizer:
             types.extend([kind] * len(more))
             sequences.extend([sequence] * len(more))
 
-        if add_special_tokens:
-            add([self.cls_token_id], [(0, 0)], 0, None)
-        for side, (side_ids, side_spans) in enumerate(sides):
-            add(side_ids[: lengths[side]], side_spans[: lengths[side]], side, side)
-            if add_special_tokens:
-                add([self.sep_token_id], [(0, 0)], side, None)
+        side = 0
+        for token, kind in self.layout.parts(len(sides)):
+            if token is None:
+                side_ids, side_spans = sides[side]
+                add(side_ids[: lengths[side]], side_spans[: lengths[side]], kind, side)
+                side += 1
+            elif add_special_tokens:
+                add([token], [(0, 0)], kind, None)
         return Encoding(
             tokens=self.convert_ids_to_tokens(ids),
             input_ids=ids,
@@ -275,7 +317,11 @@ class BertTokenizer:
         """
         tokens = self.convert_ids_to_tokens(ids)
         if skip_special_tokens:
-            tokens = [token for token in tokens if token not in SPECIAL_TOKENS]
+            left_out = {
+                *self.special_tokens,
+                *(each.content for each in self.added if each.special),
+            }
+            tokens = [token for token in tokens if token not in left_out]
         return join_pieces(tokens)
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
@@ -286,16 +332,22 @@ class BertTokenizer:
         """The token of each id; raises VocabularyError for one outside the vocabulary."""
         return [self.vocabulary.id_to_token(index) for index in ids]
 
+    def continues(self, token: str) -> bool:
+        """Whether a token goes on with the word of the one before it."""
+        return token.startswith(CONTINUATION) and token != CONTINUATION
+
     def _pieces(
         self, text: str, special_tokens_in_text: bool, name: str = "text"
     ) -> tuple[list[int], list[Span]]:
         check_text(text, name)
+        if self.added and self._finder(text):
+            return self._library.pieces(text, special_tokens_in_text=special_tokens_in_text)
         if not special_tokens_in_text:
             return self._plain_pieces(text)
         ids: list[int] = []
         spans: list[Span] = []
         start = 0
-        for match in _SPECIAL.finditer(text):
+        for match in self._special.finditer(text):
             plain_ids, plain_spans = self._plain_pieces(text[start : match.start()], start)
             ids += [*plain_ids, self.vocabulary.token_to_id(match[0])]
             spans += [*plain_spans, match.span()]
@@ -320,7 +372,7 @@ class BertTokenizer:
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy leaves the cache out: it is large, and cheap to fill again.
-        return {"vocab": self.vocabulary, **self._settings()}
+        return {"vocab": self.vocabulary, **self._settings(), "added": self.added}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         BertTokenizer.__init__(self, **state)
@@ -328,3 +380,72 @@ class BertTokenizer:
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())
         return f"{type(self).__name__}({self.vocabulary!r}, {settings})"
+
+
+class LibraryTokenizer(BertTokenizer):
+    """A tokenizer.json of another kind, as Unigram or byte-level BPE, which the library computes.
+
+    It has what BertTokenizer has; its special tokens have names of their own.
+    """
+
+    def __init__(self, files: tokenizer_files.TokenizerFiles) -> None:
+        assert files.described is not None
+        self._files = files
+        self.added = files.added
+        self._take(files.vocabulary, files.special)
+        self.layout = tokenizer_files.layout_of(files)
+        self._library = LibraryEncoder(files.described, files.special, "tokenizer.json")
+        self._batch = LibraryBatchEncoder(self._library, self.layout, self.vocab_size)
+        self.dtype = self._batch.dtype
+        # Only WordPiece has these settings.
+        self.do_lower_case, self.strip_accents, self.tokenize_chinese_chars = False, None, False
+
+    def with_tokens(self, tokens: Iterable[str]) -> Self:
+        """Raises VocabularyError: only a WordPiece vocabulary can grow here."""
+        raise VocabularyError(
+            "only a WordPiece vocabulary (vocab.txt) can get more tokens, and this tokenizer is "
+            f"{self.kind}"
+        )
+
+    @property
+    def kind(self) -> str:
+        """The model of the tokenizer, as tokenizer.json calls it: Unigram, BPE, WordPiece."""
+        assert self._files.described is not None
+        return str(self._files.described["model"].get("type"))
+
+    def save(self, directory: str | Path, *, model_max_length: int = 512) -> None:
+        """Write tokenizer.json and tokenizer_config.json as they were read."""
+        assert self._files.described is not None
+        tokenizer_files.write_library_files(
+            Path(directory), self._files.described, self._files.config, model_max_length
+        )
+
+    def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
+        """Readable text for ids, by the library; raises VocabularyError for an unknown id."""
+        numbers = list(map(int, ids))
+        self.convert_ids_to_tokens(numbers)
+        text: str = self._library.marked.decode(numbers, skip_special_tokens=skip_special_tokens)
+        return text
+
+    def continues(self, token: str) -> bool:
+        """Whether a token goes on with the word of the one before it."""
+        return (
+            (self.kind == "BPE" and not token.startswith("Ġ"))
+            or (self.kind == "Unigram" and not token.startswith("▁"))
+            or super().continues(token)
+        )
+
+    def _pieces(
+        self, text: str, special_tokens_in_text: bool, name: str = "text"
+    ) -> tuple[list[int], list[Span]]:
+        check_text(text, name)
+        return self._library.pieces(text, special_tokens_in_text=special_tokens_in_text)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"files": self._files}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        LibraryTokenizer.__init__(self, **state)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.vocabulary!r}, {self.kind})"

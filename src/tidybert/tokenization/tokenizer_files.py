@@ -1,23 +1,33 @@
 """The tokenizer's files in a Hugging Face directory.
 
-Reads vocab.txt, tokenizer.json and tokenizer_config.json.  A directory that transformers 5 saves
-has no vocab.txt; where both files are there, they must hold the same tokens.  Writes all three, so
-that every program finds its own.
+Reads vocab.txt, tokenizer.json, tokenizer_config.json, added_tokens.json and
+special_tokens_map.json, as transformers 4 and 5 write them.  A directory that transformers 5 saves
+has no vocab.txt; where both files are there, they must hold the same tokens.  A tokenizer.json that
+is not BERT's WordPiece is the tokenizers library's to compute.
 """
 
 import json
 import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 from tidybert.errors import ConfigError, VocabularyError
 from tidybert.storage.atomic_files import atomic_write_text
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.limits import JSON_BYTES, TOKENIZER_BYTES, VOCABULARY_TOKENS, Limit
-from tidybert.storage.model_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE
+from tidybert.storage.model_files import (
+    ADDED_TOKENS_FILE,
+    SPECIAL_TOKENS_FILE,
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    VOCABULARY_FILE,
+)
 from tidybert.storage.opening import present
 from tidybert.storage.own_files import make_directory
+from tidybert.tokenization.library_encoder import AddedToken, Layout, LibraryEncoder
 from tidybert.tokenization.vocabulary import (
     CLS_TOKEN,
     CONTINUATION,
@@ -39,16 +49,42 @@ SETTINGS = {
 _NO_LINE = re.compile(r"\n|\r\Z")
 
 
-def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]:
-    """The vocabulary of a directory, and the SETTINGS that its files give.
+_ROLES: Final = ("pad", "unk", "cls", "sep", "mask")
+# What the roles are called where no file says it: by BERT, and by RoBERTa and its relatives.
+_NAMES: Final = (SPECIAL_TOKENS, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"))
 
-    Raises VocabularyError for a missing or damaged vocabulary, and where vocab.txt and
-    tokenizer.json contradict each other or tokenizer.json is not BERT's tokeniser; ConfigError for
-    a file that is not JSON of the expected form, or settings that are not true, false or null;
-    LimitError.
+
+@dataclass(frozen=True)
+class TokenizerFiles:
+    """What a directory says of its tokenizer.
+
+    vocabulary: all tokens, added ones last.  settings: the SETTINGS that its files give.  added:
+    the tokens that are found in a text before it is cut, but for those of ``special``, the names
+    for padding, unknown words, beginnings, ends and masks.  described: the content of a
+    tokenizer.json that the library computes; None where texts are cut as BERT cuts them.
+    config: the content of tokenizer_config.json.
+    """
+
+    vocabulary: Vocabulary
+    settings: dict[str, bool | None]
+    added: tuple[AddedToken, ...] = ()
+    special: Sequence[str] = SPECIAL_TOKENS
+    described: dict[str, Any] | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_directory(directory: Path) -> TokenizerFiles:
+    """The tokenizer's files of a directory.
+
+    Raises VocabularyError for a missing or damaged vocabulary, where vocab.txt and tokenizer.json
+    contradict each other, and for a tokenizer.json that the library refuses; ConfigError for a file
+    that is not JSON of the expected form, or settings that are not true, false or null; LimitError.
     """
     listed, path = directory / VOCABULARY_FILE, directory / TOKENIZER_FILE
     described = _read_object(path, TOKENIZER_BYTES)
+    config = _read_object(directory / TOKENIZER_CONFIG_FILE, JSON_BYTES) or {}
+    if described is not None and not _is_berts(described, path):
+        return _of_the_library(directory, described, config)
     ids = None if described is None else _described_ids(described, path)
     if present(listed, error=VocabularyError):
         vocabulary = Vocabulary.from_file(listed)
@@ -60,7 +96,6 @@ def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]
         raise VocabularyError(
             f"{directory} has no vocabulary: expected {VOCABULARY_FILE} or {TOKENIZER_FILE} there"
         )
-    config = _read_object(directory / TOKENIZER_CONFIG_FILE, JSON_BYTES) or {}
     normalizer = {} if described is None else _bert_normalizer(described, path)
     settings: dict[str, bool | None] = {}
     for name, rust_name in SETTINGS.items():
@@ -75,49 +110,222 @@ def read_directory(directory: Path) -> tuple[Vocabulary, dict[str, bool | None]]
                 )
             if key in source:
                 settings[name] = value
-    return vocabulary, settings
+    added = _added_tokens(directory, described, config)
+    vocabulary = _with_added(vocabulary, added, directory if described is None else path)
+    own = tuple(each for each in added if each.content not in SPECIAL_TOKENS)
+    return TokenizerFiles(vocabulary, settings, own, config=config)
+
+
+def _added_tokens(
+    directory: Path, described: dict[str, Any] | None, config: Mapping[str, Any]
+) -> tuple[AddedToken, ...]:
+    """The added tokens by their ids, from all files that name some."""
+    found: dict[str, AddedToken] = {}
+    path = directory / TOKENIZER_FILE
+    for each in _list((described or {}).get("added_tokens"), "added_tokens", path):
+        token = _added(_object(each, "one of added_tokens", path), path)
+        found[token.content] = token
+    path = directory / TOKENIZER_CONFIG_FILE
+    decoder = _object(config.get("added_tokens_decoder"), "added_tokens_decoder", path)
+    for number, each in decoder.items():
+        values = _object(each, f"added_tokens_decoder.{number}", path)
+        token = _added({**values, "id": int(number) if number.isdecimal() else number}, path)
+        found.setdefault(token.content, token)
+    # As transformers 4 wrote them, before the decoder was there.
+    path = directory / ADDED_TOKENS_FILE
+    listed = _read_object(path, JSON_BYTES)
+    if listed and not decoder:
+        special = _special_names(directory, config)
+        for content, number in listed.items():
+            is_special = content in special
+            values = {"content": content, "id": number, "special": is_special}
+            token = _added({**values, "normalized": not is_special}, path)
+            found.setdefault(token.content, token)
+    return tuple(sorted(found.values(), key=lambda each: each.id))
+
+
+def _added(values: dict[str, Any], path: Path) -> AddedToken:
+    """An added token as a file has it; raises ConfigError for values of other types."""
+    content, number = values.get("content"), values.get("id")
+    if not isinstance(content, str) or not content or type(number) is not int:
+        raise ConfigError(
+            f"{path}: an added token has the content {content!r:.40} and the id {number!r:.40}: "
+            "expected a text and a whole number"
+        )
+    flags = {}
+    for name in ("special", "single_word", "lstrip", "rstrip", "normalized"):
+        value = values.get(name, name == "normalized" and not values.get("special"))
+        if not isinstance(value, bool):
+            raise ConfigError(
+                f"{path}: {name} of {content!r:.40} is {value!r:.40}: expected true or false"
+            )
+        flags[name] = value
+    return AddedToken(content, number, **flags)
+
+
+def _special_names(directory: Path, config: Mapping[str, Any]) -> set[str]:
+    """The contents of all special tokens that special_tokens_map.json and the config name."""
+    mapped = _read_object(directory / SPECIAL_TOKENS_FILE, JSON_BYTES) or {}
+    names: set[str] = set()
+    for key, value in [*config.items(), *mapped.items()]:
+        if key.endswith(("_token", "special_tokens")):
+            for each in value if isinstance(value, list) else [value]:
+                content = each.get("content") if isinstance(each, dict) else each
+                if isinstance(content, str):
+                    names.add(content)
+    return names
+
+
+def _with_added(vocabulary: Vocabulary, added: Sequence[AddedToken], source: Path) -> Vocabulary:
+    """The vocabulary that ends with the added tokens that it lacks; VocabularyError for bad ids."""
+    more = [each for each in added if each.content not in vocabulary]
+    for place, each in enumerate(more, len(vocabulary)):
+        if each.id != place:
+            raise VocabularyError(
+                f"{source}: the added token {each.content!r:.40} has the id {each.id}, and the "
+                f"next free one is {place}"
+            )
+    for each in added:
+        if each.content in vocabulary and vocabulary.token_to_id(each.content) != each.id:
+            raise VocabularyError(
+                f"{source}: the added token {each.content!r:.40} has the id {each.id}, and its "
+                f"vocabulary gives {vocabulary.token_to_id(each.content)}"
+            )
+    if not more:
+        return vocabulary
+    tokens = [*vocabulary.tokens, *(each.content for each in more)]
+    return Vocabulary(tokens, source=source, num_added=len(more))
+
+
+def _of_the_library(
+    directory: Path, described: dict[str, Any], config: dict[str, Any]
+) -> TokenizerFiles:
+    """A tokenizer.json of another kind, and the names of its special tokens."""
+    path = directory / TOKENIZER_FILE
+    ids = LibraryEncoder(described, (), path).tokens()
+    mapped = _read_object(directory / SPECIAL_TOKENS_FILE, JSON_BYTES) or {}
+    special = []
+    for role, usual in zip(_ROLES, zip(*_NAMES, strict=True), strict=True):
+        given = config.get(f"{role}_token", mapped.get(f"{role}_token"))
+        name = given.get("content") if isinstance(given, dict) else given
+        name = name or next((each for each in usual if each in ids), None)
+        if not isinstance(name, str) or name not in ids:
+            raise VocabularyError(
+                f"{path} has no {role} token: expected {role}_token in {TOKENIZER_CONFIG_FILE}, or "
+                f"{' or '.join(usual)} in its vocabulary"
+            )
+        special.append(name)
+    added = [
+        _added(_object(each, "one of added_tokens", path), path)
+        for each in _list(described.get("added_tokens"), "added_tokens", path)
+    ]
+    VOCABULARY_TOKENS.check(len(ids), path)
+    return TokenizerFiles(
+        _vocabulary_of(ids, path, special),
+        {},
+        tuple(each for each in added if each.content not in special),
+        special,
+        described,
+        config,
+    )
+
+
+def _is_berts(described: dict[str, Any], path: Path) -> bool:
+    """Whether a tokenizer.json cuts texts as BERT does: by WordPiece, after BERT's normalizer."""
+    model = _object(described.get("model"), "model", path)
+    one = _bert_normalizer(described, path)
+    cutting = _object(described.get("pre_tokenizer"), "pre_tokenizer", path)
+    return (
+        # Older files leave the type out; only WordPiece has a continuing_subword_prefix of "##".
+        isinstance(model.get("vocab"), dict)
+        and model.get("continuing_subword_prefix") == CONTINUATION
+        and model.get("unk_token", UNK_TOKEN) == UNK_TOKEN
+        and model.get("max_input_chars_per_word", MAX_CHARS_PER_WORD) == MAX_CHARS_PER_WORD
+        and one.get("type") == "BertNormalizer"
+        and one.get("clean_text", True) is True
+        and cutting.get("type") == "BertPreTokenizer"
+    )
 
 
 def write_directory(
     directory: Path,
     vocabulary: Vocabulary,
     settings: dict[str, bool | None],
+    added: Sequence[AddedToken],
     model_max_length: int,
 ) -> None:
-    """Write the three files; ``settings`` holds all of SETTINGS."""
+    """Write the files of a WordPiece tokenizer; ``settings`` holds all of SETTINGS."""
     make_directory(directory)
     vocabulary.save(directory / VOCABULARY_FILE)
+    special = [each.content for each in added if each.special]
     config = {
         "tokenizer_class": "BertTokenizer",
         **settings,
         "model_max_length": model_max_length,
         **{f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
+        **(
+            {
+                "added_tokens_decoder": {
+                    str(each.id): {"content": each.content, **_flags(each), "special": each.special}
+                    for each in _all_added(vocabulary, added)
+                }
+            }
+            if added
+            else {}
+        ),
+        **({"additional_special_tokens": special} if special else {}),
     }
-    for name, content in (
-        (TOKENIZER_CONFIG_FILE, config),
-        (TOKENIZER_FILE, _describe(vocabulary, settings)),
-    ):
-        text = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
-        atomic_write_text(directory / name, text)
+    _write_json(directory / TOKENIZER_CONFIG_FILE, config)
+    _write_json(directory / TOKENIZER_FILE, described_wordpiece(vocabulary, settings, added))
 
 
-def _describe(vocabulary: Vocabulary, settings: dict[str, bool | None]) -> dict[str, Any]:
+def write_library_files(
+    directory: Path, described: dict[str, Any], config: Mapping[str, Any], model_max_length: int
+) -> None:
+    """Write the files of a tokenizer that the library computes, as they were read."""
+    make_directory(directory)
+    _write_json(directory / TOKENIZER_CONFIG_FILE, {**config, "model_max_length": model_max_length})
+    _write_json(directory / TOKENIZER_FILE, described)
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    atomic_write_text(path, json.dumps(content, ensure_ascii=False, indent=2) + "\n")
+
+
+def _flags(token: AddedToken) -> dict[str, bool]:
+    return {
+        name: getattr(token, name) for name in ("single_word", "lstrip", "rstrip", "normalized")
+    }
+
+
+def _all_added(vocabulary: Vocabulary, added: Sequence[AddedToken]) -> list[AddedToken]:
+    """Added tokens and BERT's special ones, by their ids."""
+    berts = [
+        AddedToken(token, vocabulary.token_to_id(token), special=True, normalized=False)
+        for token in SPECIAL_TOKENS
+    ]
+    return sorted([*berts, *added], key=lambda each: each.id)
+
+
+def described_wordpiece(
+    vocabulary: Vocabulary, settings: dict[str, bool | None], added: Sequence[AddedToken]
+) -> dict[str, Any]:
     """The tokeniser as the tokenizers library writes it."""
-    ids = {token: index for index, token in enumerate(vocabulary.tokens)}
+    num_own = len(vocabulary) - vocabulary.num_added
+    ids = {token: index for index, token in enumerate(vocabulary.tokens[:num_own])}
 
     def special(token: str, type_id: int) -> dict[str, Any]:
         return {"SpecialToken": {"id": token, "type_id": type_id}}
 
     first = [special(CLS_TOKEN, 0), {"Sequence": {"id": "A", "type_id": 0}}, special(SEP_TOKEN, 0)]
     second = [{"Sequence": {"id": "B", "type_id": 1}}, special(SEP_TOKEN, 1)]
-    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {"id": ids[token], "content": token, **flags, "special": True}
-            for token in sorted(SPECIAL_TOKENS, key=ids.__getitem__)
+            {"id": each.id, "content": each.content, **_flags(each), "special": each.special}
+            for each in _all_added(vocabulary, added)
         ],
         "normalizer": {
             "type": "BertNormalizer",
@@ -157,47 +365,21 @@ def _refuse_other(own: Vocabulary, described: Vocabulary, listed: Path, path: Pa
 
 
 def _described_ids(described: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The ids of the tokens in tokenizer.json; VocabularyError where it is not BERT's WordPiece."""
-    model = _object(described.get("model"), "model", path)
-    ids = model.get("vocab")
-    # Older files leave the type out; only WordPiece has a continuing_subword_prefix of "##".
-    if not isinstance(ids, dict) or model.get("continuing_subword_prefix") != CONTINUATION:
-        raise VocabularyError(
-            f"{path} holds a {model.get('type')} tokeniser: BERT needs WordPiece with "
-            f"{CONTINUATION!r}"
-        )
-    for key, expected in (
-        ("unk_token", UNK_TOKEN),
-        ("max_input_chars_per_word", MAX_CHARS_PER_WORD),
-    ):
-        if model.get(key, expected) != expected:
-            raise VocabularyError(
-                f"{path}: {key} is {model[key]!r:.40}, and BERT's WordPiece has {expected!r}"
-            )
-    added = [
-        _object(token, "one of added_tokens", path)
-        for token in _list(described.get("added_tokens"), "added_tokens", path)
-    ]
-    names = [token.get("content") for token in added]
-    foreign = [name for name in names if not isinstance(name, str) or name not in ids]
-    if foreign:
-        raise VocabularyError(
-            f"{path} adds the tokens {foreign!r:.200} outside its vocabulary: put them into it"
-        )
-    for token in added:
-        if token.get("id", ids[token["content"]]) != ids[token["content"]]:
-            raise VocabularyError(
-                f"{path}: added_tokens gives {token['content']!r:.40} the id {token['id']!r:.40}, "
-                f"its vocabulary gives {ids[token['content']]!r:.40}"
-            )
+    """The ids of the tokens in a tokenizer.json of BERT's WordPiece, without added ones."""
+    ids: dict[str, Any] = described["model"]["vocab"]
     VOCABULARY_TOKENS.check(len(ids), path)
     return ids
 
 
-def _vocabulary_of(ids: dict[str, Any], path: Path) -> Vocabulary:
-    """The vocabulary with these ids; VocabularyError for tokens or ids that a vocab.txt has not."""
+def _vocabulary_of(
+    ids: dict[str, Any], path: Path, special: Sequence[str] | None = None
+) -> Vocabulary:
+    """The vocabulary with these ids; VocabularyError for tokens or ids that a vocab.txt has not.
+
+    ``special``: of another kind of tokenizer, which no vocab.txt holds.
+    """
     unfit = [token for token in ids if _NO_LINE.search(token)]
-    if unfit:
+    if unfit and special is None:
         raise VocabularyError(
             f"{path}: the tokens {unfit!r:.200} hold line breaks: expected each on one line"
         )
@@ -206,28 +388,21 @@ def _vocabulary_of(ids: dict[str, Any], path: Path) -> Vocabulary:
         raise VocabularyError(
             f"{path}: the ids of its {len(ids)} tokens are not 0 to {len(ids) - 1}"
         )
-    return Vocabulary((by_id[index] for index in range(len(ids))), source=path)
+    return Vocabulary(
+        (by_id[index] for index in range(len(ids))),
+        source=path,
+        special=special or SPECIAL_TOKENS,
+    )
 
 
 def _bert_normalizer(described: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The normalizer with the SETTINGS; VocabularyError unless texts are cut as BERT cuts them."""
+    """The normalizer; a sequence of one is that one."""
     one = _object(described.get("normalizer"), "normalizer", path)
     while one.get("type") == "Sequence":
         inner = _list(one.get("normalizers"), "normalizers", path)
         if len(inner) != 1:
             break
         one = _object(inner[0], "one of normalizers", path)
-    cutting = _object(described.get("pre_tokenizer"), "pre_tokenizer", path)
-    for key, found, expected in (
-        ("normalizer", one.get("type"), "BertNormalizer"),
-        ("clean_text of the normalizer", one.get("clean_text", True), True),
-        ("pre_tokenizer", cutting.get("type"), "BertPreTokenizer"),
-    ):
-        if found != expected:
-            raise VocabularyError(
-                f"{path}: the {key} is {found!r:.40}, and BERT's is {expected!r}: tidybert would "
-                "cut texts in another way than the model was trained with"
-            )
     return one
 
 
@@ -248,3 +423,50 @@ def _list(value: object, key: str, path: Path) -> list[Any]:
 def _read_object(path: Path, limit: Limit) -> dict[str, Any] | None:
     """The JSON object in a file; None where the file is missing."""
     return read_json_object(path, limit) if present(path, error=ConfigError) else None
+
+
+def layout_of(files: TokenizerFiles) -> Layout:
+    """What the post-processor of a tokenizer.json puts around one text and two.
+
+    Raises VocabularyError for a post-processor of another kind, and for a text without any.
+    """
+    assert files.described is not None
+    steps = [files.described.get("post_processor") or {}]
+    while any(step.get("type") == "Sequence" for step in steps):
+        steps = [
+            each for step in steps
+            for each in (step["processors"] if step.get("type") == "Sequence" else [step])
+        ]  # fmt: skip
+    found = [step for step in steps if step.get("type") in _LAYOUTS]
+    if len(found) != 1:
+        kinds = ", ".join(str(step.get("type")) for step in steps)
+        raise VocabularyError(
+            f"{TOKENIZER_FILE}: its post_processor is {kinds}, and one of {', '.join(_LAYOUTS)} is "
+            "expected, which puts special tokens around texts"
+        )
+    return _LAYOUTS[found[0]["type"]](found[0])
+
+
+def _of_template(step: dict[str, Any]) -> Layout:
+    def parts(template: list[dict[str, Any]]) -> tuple[tuple[int | None, int], ...]:
+        found: list[tuple[int | None, int]] = []
+        for each in template:
+            ((kind, part),) = each.items()
+            numbers = [None] if kind == "Sequence" else step["special_tokens"][part["id"]]["ids"]
+            found += [(number, part["type_id"]) for number in numbers]
+        return tuple(found)
+
+    return Layout(parts(step["single"]), parts(step["pair"]))
+
+
+def _of_roberta(step: dict[str, Any]) -> Layout:
+    begin, end = (step["cls"][1], 0), (step["sep"][1], 0)
+    single = (begin, (None, 0), end)
+    return Layout(single, (*single, end, (None, 0), end))
+
+
+_LAYOUTS: Final[dict[str, Callable[[dict[str, Any]], Layout]]] = {
+    "TemplateProcessing": _of_template,
+    "BertProcessing": lambda step: Layout.of_bert(step["cls"][1], step["sep"][1]),
+    "RobertaProcessing": _of_roberta,
+}

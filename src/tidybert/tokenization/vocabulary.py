@@ -5,7 +5,7 @@ the published Chinese and multilingual vocabularies hold U+2028 as a token.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -24,12 +24,23 @@ TEXT_TOKENS = SOS_TOKEN, EOS_TOKEN = ("[SOS]", "[EOS]")
 class Vocabulary:
     """Tokens in the order of their ids, and the ids of tokens.
 
-    ``source`` names the tokens' origin in error messages.  Raises VocabularyError for no tokens at
-    all, a blank or repeated token, and a missing special token.
+    ``source`` names the tokens' origin in error messages.  ``special`` are the tokens for padding,
+    unknown words, beginnings, ends and masks.  The last ``num_added`` tokens were added to the
+    others: a vocab.txt does not hold them.  Raises VocabularyError for no tokens at all, a blank or
+    repeated token, and a missing special token.
     """
 
-    def __init__(self, tokens: Iterable[str], *, source: str | Path = "vocabulary") -> None:
+    def __init__(
+        self,
+        tokens: Iterable[str],
+        *,
+        source: str | Path = "vocabulary",
+        special: Sequence[str] = SPECIAL_TOKENS,
+        num_added: int = 0,
+    ) -> None:
         self.tokens = tuple(tokens)
+        self.num_added = num_added
+        self._special = tuple(special)
         self._ids: dict[str, int] = {}
         if not self.tokens:
             raise VocabularyError(f"{source} is empty: expected one token a line")
@@ -44,11 +55,11 @@ class Vocabulary:
                     f"{source}:{index + 1} repeats the token {token!r} of line {first + 1}: "
                     "every token has one id, so remove one of them and retrain or restore the file"
                 )
-        missing = [token for token in SPECIAL_TOKENS if token not in self._ids]
+        missing = [token for token in special if token not in self._ids]
         if missing:
             raise VocabularyError(
                 f"{source}:{len(self.tokens)} ends {len(self.tokens)} tokens without "
-                f"{', '.join(missing)}: a BERT vocabulary holds {' '.join(SPECIAL_TOKENS)}"
+                f"{', '.join(missing)}: a BERT vocabulary holds {' '.join(special)}"
             )
 
     @classmethod
@@ -74,7 +85,7 @@ class Vocabulary:
         return self._ids
 
     def _content(self) -> str:
-        return "".join(f"{token}\n" for token in self.tokens)
+        return "".join(f"{token}\n" for token in self.tokens[: len(self) - self.num_added])
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -83,7 +94,9 @@ class Vocabulary:
         return token in self._ids
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Vocabulary) and self.tokens == other.tokens
+        if not isinstance(other, Vocabulary):
+            return False
+        return (self.tokens, self.num_added) == (other.tokens, other.num_added)
 
     def __hash__(self) -> int:
         return hash(self.tokens)
@@ -93,7 +106,7 @@ class Vocabulary:
 
     def token_to_id(self, token: str) -> int:
         """The id of a token; a token that the vocabulary lacks has the id of [UNK]."""
-        return self._ids.get(token, self._ids[UNK_TOKEN])
+        return self._ids.get(token, self._ids[self._special[1]])
 
     def id_to_token(self, index: int) -> str:
         """The token of an id; raises VocabularyError for an id outside the vocabulary."""

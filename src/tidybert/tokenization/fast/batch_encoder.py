@@ -36,7 +36,7 @@ _FEW_CHARACTERS = 2**14
 # Small enough to share out evenly, large enough that sending a block costs next to nothing.
 _BLOCK = 2000
 
-_encoder: "BatchEncoder"
+_encoder: Any
 
 
 def chunks(text: str) -> list[str]:
@@ -164,9 +164,12 @@ class BatchEncoder:
 
 
 def encode_blocks(
-    encoder: BatchEncoder, texts: Sequence[str], add_special_tokens: bool, num_workers: int
+    encoder: Any, texts: Sequence[str], add_special_tokens: bool, num_workers: int
 ) -> Iterator[tuple[IdArray, Lengths]]:
-    """(ids, lengths) of each block of texts, in order, from ``num_workers`` processes."""
+    """(ids, lengths) of each block of texts, in order, from ``num_workers`` processes.
+
+    ``encoder``: has ``encode`` as BatchEncoder's, and can be pickled.
+    """
     starts = range(0, len(texts), _BLOCK)
     with ProcessPoolExecutor(
         min(num_workers, len(starts)) or 1,
@@ -178,10 +181,11 @@ def encode_blocks(
         yield from pool.map(_encode, blocks, [add_special_tokens] * len(starts), starts)
 
 
-def _receive(encoder: BatchEncoder) -> None:
+def _receive(encoder: Any) -> None:
     global _encoder
     _encoder = encoder
 
 
 def _encode(texts: list[str], add_special_tokens: bool, first: int) -> tuple[IdArray, Lengths]:
-    return _encoder.encode(texts, add_special_tokens, first)
+    found: tuple[IdArray, Lengths] = _encoder.encode(texts, add_special_tokens, first)
+    return found

@@ -1,0 +1,227 @@
+"""Ids and offsets by the tokenizers library: any tokenizer.json, and texts that hold added tokens.
+
+tidybert's own WordPiece (``fast``) is many times faster for what it covers.  Here the library
+computes, so that texts are cut as transformers cuts them.  Special tokens that stand around texts
+are plain text within them, unless a call asks for them.
+"""
+
+import copy
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.errors import VocabularyError
+from tidybert.tokenization.basic import BasicTokenizer, check_text
+from tidybert.tokenization.fast.batch_encoder import BatchEncoder, IdArray, Lengths
+
+if TYPE_CHECKING:
+    import tokenizers
+
+Span = tuple[int, int]
+Pieces = tuple[list[int], list[Span]]
+# A name that no text has takes the place of a special token's among the pieces of a model.
+_HIDDEN: Final = "\ue0f0"
+
+
+@dataclass(frozen=True)
+class AddedToken:
+    """A token that is found in a text before the text is cut, as the tokenizers library defines it.
+
+    special: left out by ``decode``.  single_word: only between word borders.  lstrip, rstrip: takes
+    the white space on that side.  normalized: found in the normalised text.
+    """
+
+    content: str
+    id: int
+    special: bool = False
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    normalized: bool = True
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one text, and two, stand between special tokens: the parts in order, with token types.
+
+    A part is the id of a special token, or None for the next text.
+    """
+
+    single: tuple[tuple[int | None, int], ...]
+    pair: tuple[tuple[int | None, int], ...]
+
+    @classmethod
+    def of_bert(cls, cls_id: int, sep_id: int) -> "Layout":
+        """[CLS] A [SEP], and [CLS] A [SEP] B [SEP] with the type 1 from B on."""
+        single = ((cls_id, 0), (None, 0), (sep_id, 0))
+        return cls(single, (*single, (None, 1), (sep_id, 1)))
+
+    def parts(self, num_texts: int) -> tuple[tuple[int | None, int], ...]:
+        """The parts of an input of one text or two."""
+        return self.single if num_texts == 1 else self.pair
+
+    def num_special(self, num_texts: int) -> int:
+        """The special tokens of an input of one text or two."""
+        return len(self.parts(num_texts)) - num_texts
+
+    def joined(self, texts: Sequence[Any]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
+        """The ids and the token types, (n,) each, of one text's ids or two's."""
+        left = iter(texts)
+        parts = [
+            (next(left) if token is None else [token], kind)
+            for token, kind in self.parts(len(texts))
+        ]
+        ids = np.concatenate([ids for ids, _ in parts], dtype=np.int32, casting="unsafe")
+        types = np.repeat([kind for _, kind in parts], [len(ids) for ids, _ in parts])
+        return ids, types.astype(np.uint8)
+
+
+class LibraryEncoder:
+    """The tokenizers library's tokenizer of a description, the content of a tokenizer.json.
+
+    special: the tokens that stand around texts.  Raises VocabularyError, which begins with
+    ``source``, for a description that the library refuses.
+    """
+
+    def __init__(self, described: dict[str, Any], special: Sequence[str], source: object) -> None:
+        self._described = {**described, "truncation": None, "padding": None}
+        self._special = tuple(special)
+        self._source = source
+        # Now, so that the error comes when a MODEL is opened.
+        self.marked = self._opened(self._described)
+
+    def _opened(self, described: dict[str, Any]) -> "tokenizers.Tokenizer":
+        from tokenizers import Tokenizer
+
+        try:
+            return Tokenizer.from_str(json.dumps(described))
+        # The library raises Exception itself.
+        except Exception as error:
+            raise VocabularyError(
+                f"{self._source}: the tokenizers library cannot read it: {error!s:.300}"
+            ) from None
+
+    @cached_property
+    def plain(self) -> "tokenizers.Tokenizer":
+        """The same, to which special tokens in a text are text."""
+        described = copy.deepcopy(self._described)
+        added = described.get("added_tokens") or []
+        described["added_tokens"] = [one for one in added if one["content"] not in self._special]
+        model = described["model"]
+        vocab, hidden = model["vocab"], {*self._special} - {model.get("unk_token")}
+        if isinstance(vocab, list):
+            model["vocab"] = [
+                [f"{_HIDDEN}{number}" if piece in hidden else piece, *score]
+                for number, (piece, *score) in enumerate(vocab)
+            ]
+        elif model.get("type") in ("WordPiece", "WordLevel", None):
+            model["vocab"] = {
+                f"{_HIDDEN}{number}" if piece in hidden else piece: number
+                for piece, number in vocab.items()
+            }
+        return self._opened(described)
+
+    def tokens(self) -> dict[str, int]:
+        """The ids of all tokens, added ones too."""
+        return dict(self.marked.get_vocab(with_added_tokens=True))
+
+    def pieces(self, text: str, *, special_tokens_in_text: bool = False) -> Pieces:
+        """The ids of a text, and their (start, end) in it, white space around them left out."""
+        chosen = self.marked if special_tokens_in_text else self.plain
+        found = chosen.encode(text, add_special_tokens=False)
+        return list(found.ids), [_trimmed(text, *span) for span in found.offsets]
+
+    def ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of each text, in which special tokens are text."""
+        found = self.plain.encode_batch_fast(texts, add_special_tokens=False)
+        return [each.ids for each in found]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LibraryEncoder, (self._described, self._special, self._source)
+
+
+def _trimmed(text: str, start: int, end: int) -> Span:
+    piece = text[start:end]
+    if piece and not piece.isspace():
+        start, end = (
+            start + len(piece) - len(piece.lstrip()),
+            end - len(piece) + len(piece.rstrip()),
+        )
+    return start, end
+
+
+class AddedTokenFinder:
+    """Whether a text may hold an added token: never False for one that does."""
+
+    def __init__(self, added: Iterable[AddedToken], basic: BasicTokenizer) -> None:
+        self._basic = basic
+        raw = [each.content for each in added]
+        normal = [basic.normalize(each.content) for each in added if each.normalized]
+        self._raw = re.compile("|".join(map(re.escape, raw)))
+        self._normal = re.compile("|".join(map(re.escape, normal))) if normal else None
+
+    def __call__(self, text: str) -> bool:
+        if self._raw.search(text):
+            return True
+        if self._normal is None:
+            return False
+        if text.isascii() and text.isprintable():
+            normal = text.lower() if self._basic.do_lower_case else text
+        else:
+            normal = self._basic.normalize(text)
+        return self._normal.search(normal) is not None
+
+
+class LibraryBatchEncoder:
+    """The ids of many texts at once, as ``BatchEncoder`` gives them, by the tokenizers library.
+
+    own: computes the texts in which ``finder`` finds no added token; None where all are the
+    library's.
+    """
+
+    def __init__(
+        self,
+        library: LibraryEncoder,
+        layout: Layout,
+        num_tokens: int,
+        own: BatchEncoder | None = None,
+        finder: AddedTokenFinder | None = None,
+    ) -> None:
+        self.dtype: np.dtype[Any] = np.dtype(np.uint16 if num_tokens <= 2**16 else np.int32)
+        self._library, self._layout = library, layout
+        self._own, self._finder = own, finder
+        self._num_tokens = num_tokens
+
+    def encode(
+        self, texts: Iterable[str], add_special_tokens: bool, first: int = 0
+    ) -> tuple[IdArray, Lengths]:
+        """(ids (T,), lengths (B,)) of B texts, laid end to end; errors as BatchEncoder's."""
+        texts = list(texts)
+        for index, text in enumerate(texts, first):
+            check_text(text, f"text {index}")
+        theirs = np.array([self._finder is None or self._finder(text) for text in texts], np.bool_)
+        found: list[Any] = [None] * len(texts)
+        if self._own is not None and not theirs.all():
+            places = np.flatnonzero(~theirs)
+            ids, lengths = self._own.encode([texts[place] for place in places], False, first)
+            for place, part in zip(places, np.split(ids, np.cumsum(lengths)[:-1]), strict=True):
+                found[place] = part
+        places = np.flatnonzero(theirs)
+        chosen = self._library.ids([texts[place] for place in places])
+        for place, numbers in zip(places, chosen, strict=True):
+            found[place] = numbers
+        if add_special_tokens:
+            found = [self._layout.joined([part])[0] for part in found]
+        lengths = np.fromiter(map(len, found), np.int64, len(found))
+        flat = np.concatenate([np.empty(0, self.dtype), *found], dtype=self.dtype, casting="unsafe")
+        return flat, lengths
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = self._library, self._layout, self._num_tokens, self._own, self._finder
+        return LibraryBatchEncoder, given
