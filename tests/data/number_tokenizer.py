@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.tokenization.library_encoder import Layout
 from tidybert.tokenization.tokenizer import Encoding
 
 CLS, SEP = 101, 102
@@ -17,6 +18,7 @@ class NumberTokenizer:
     cls_token_id = CLS
     sep_token_id = SEP
     unk_token_id = 100
+    layout = Layout.of_bert(CLS, SEP)
 
     def encode_batch(
         self, texts: Sequence[str], add_special_tokens: bool = True

@@ -271,3 +271,33 @@ def test_what_is_saved_is_the_same(both: Any, tmp_path: Path) -> None:
     flat, offsets = ours.encode_flat(TEXTS, num_workers=0)
     assert flat.dtype == np.uint16
     assert len(offsets) == len(TEXTS) + 1
+
+
+def test_what_only_wordpiece_can_do_says_so(both: Any) -> None:
+    ours, _, _ = both
+    for doing in (
+        lambda: ours.require_wordpiece("a corpus", or_added=True),
+        lambda: ours.with_tokens(["[SOS]"]),
+    ):
+        with pytest.raises(VocabularyError, match=r"needs a WordPiece vocabulary \(vocab\.txt\)"):
+            doing()
+
+
+def test_a_corpus_and_its_masks_take_added_tokens_for_words(tmp_path: Path) -> None:
+    from tidybert.corpus.building import build_corpus
+    from tidybert.corpus.token_shards import TokenCorpus
+
+    theirs_with([AddedToken("covid19"), AddedToken("[E1]", special=True)], tmp_path, True)
+    ours = BertTokenizer.from_pretrained(tmp_path)
+    (tmp_path / "text.txt").write_text("the quick COVID19 fox [E1] here.\n\nthe brown fox.\n" * 20)
+    build_corpus([tmp_path / "text.txt"], ours, tmp_path / "corpus", held_out=0.0)
+
+    corpus = TokenCorpus(tmp_path / "corpus")
+
+    assert (
+        corpus.tokenizer().encode("[E1] covid19").input_ids == ours.encode("[E1] covid19").input_ids
+    )
+    ids = {int(each) for each in corpus.tokens(np.array([0]), np.array([corpus.num_tokens]))[0]}
+    assert {*ours.convert_tokens_to_ids(["covid19", "[E1]"])} <= ids
+    with pytest.raises(VocabularyError, match="needs a vocabulary without added tokens"):
+        ours.require_wordpiece("TensorFlow's form")

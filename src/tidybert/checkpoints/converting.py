@@ -246,6 +246,7 @@ def _write_huggingface(directory: Path, model: WholeModel, max_bytes: int | None
 
 def _write_tensorflow(directory: Path, model: WholeModel, max_bytes: int | None) -> list[str]:
     """bert_config.json, vocab.txt and bert_model.ckpt, under the original code's names."""
+    model.tokenizer.require_wordpiece(f"{param('to', 'tensorflow')}: the original code")
     atomic_write_json(directory / TENSORFLOW_CONFIG_FILE, model.description())
     model.tokenizer.save(directory, model_max_length=model.config.max_position_embeddings)
     tensors = {

@@ -49,8 +49,14 @@ PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
 def described(tokenizer: BertTokenizer) -> dict[str, Any]:
-    """Everything that decides the ids of a text, and their dtype."""
+    """Everything that decides the ids of a text, and their dtype.
+
+    Raises VocabularyError for a tokenizer that is no WordPiece.
+    """
+    tokenizer.require_wordpiece("a corpus for pre-training", or_added=True)
+    added = [asdict(each) for each in tokenizer.added]
     return {
+        **({"added_tokens": added} if added else {}),
         "sha256": tokenizer.vocabulary.sha256,
         "vocab_size": tokenizer.vocab_size,
         "dtype": _dtype(tokenizer.vocab_size),

@@ -64,13 +64,7 @@ def sequence(
     tokenizer: BertTokenizer, texts: Sequence[Ids]
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
     """The ids and the token types, (n,) each, of one text or two with their special tokens."""
-    pieces: list[Any] = [[tokenizer.cls_token_id]]
-    for ids in texts:
-        pieces += [ids, [tokenizer.sep_token_id]]
-    input_ids = np.concatenate(pieces, dtype=np.int32, casting="unsafe")
-    token_type_ids = np.zeros(len(input_ids), dtype=np.uint8)
-    token_type_ids[len(texts[0]) + 2 :] = 1
-    return input_ids, token_type_ids
+    return tokenizer.layout.joined(texts)
 
 
 def text_features(
@@ -88,7 +82,7 @@ def text_features(
     """
     if prompt:
         texts = [prompt + text for text in texts]
-    special = 2 if text_pairs is None else 3
+    special = tokenizer.layout.num_special(1 if text_pairs is None else 2)
     if max_seq_length < 2 * special - 1:
         raise UsageError(
             f"{param('max_seq_length', max_seq_length)} leaves no room for text beside the "

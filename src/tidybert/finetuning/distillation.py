@@ -275,7 +275,7 @@ def _open_teacher(job: FinetuningJob, task: AnyTask, tokenizer: BertTokenizer) -
             f"{named} and these training examples differ in questions without an answer, which "
             f"are {unlike}: name a RUN that was trained on the same kinds of questions"
         )
-    if _cuts(teacher.tokenizer) != _cuts(tokenizer):
+    if teacher.tokenizer.identity() != tokenizer.identity():
         raise UsageError(
             f"{named} and the model {job.model} have different tokenizers "
             f"({teacher.tokenizer.vocab_size:,} and {tokenizer.vocab_size:,} tokens), so the "
@@ -301,12 +301,6 @@ def _answers(teacher: Predictor[Any], features: Sequence[Features]) -> list[Any]
         teacher.device,
         precision=teacher.precision,
     )
-
-
-def _cuts(tokenizer: BertTokenizer) -> dict[str, Any]:
-    """All that decides the ids of a text."""
-    state = tokenizer.__getstate__()
-    return {**state, "vocab": state["vocab"].tokens}
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -248,9 +248,7 @@ def model_fingerprint(
     model: nn.Module, tokenizer: BertTokenizer, dense: Iterable[nn.Module] = ()
 ) -> str:
     """A hash of a model's weights and its tokenizer, and of the Dense modules after it."""
-    settings = tokenizer.__getstate__()
-    vocabulary = settings.pop("vocab")
-    digest = hashlib.sha256(json.dumps([vocabulary.tokens, settings]).encode())
+    digest = hashlib.sha256(json.dumps(tokenizer.identity()).encode())
     assert isinstance(model.config, BertConfig)
     config = model.config.to_dict()
     # It does not change what is computed, and older fingerprints do not include it.

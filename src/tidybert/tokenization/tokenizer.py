@@ -9,7 +9,7 @@ three agree with Hugging Face's BertTokenizer.
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Self, cast
@@ -195,11 +195,8 @@ class BertTokenizer:
         """The same tokenizer, whose vocabulary ends with those of the tokens that it lacks."""
         known = self.vocabulary
         more = [token for token in tokens if token not in known]
-        if known.num_added and more:
-            raise VocabularyError(
-                f"the vocabulary ends with {known.num_added} added tokens, so it cannot grow: take "
-                "one without added tokens"
-            )
+        if more:
+            self.require_wordpiece("a larger vocabulary")
         return type(self)(
             Vocabulary([*known.tokens, *more], num_added=known.num_added),
             self.do_lower_case,
@@ -216,6 +213,22 @@ class BertTokenizer:
         tokenizer_files.write_directory(
             Path(directory), self.vocabulary, self._settings(), self.added, model_max_length
         )
+
+    def identity(self) -> list[Any]:
+        """Everything that decides the ids of a text, as JSON can hold it."""
+        added = [[asdict(each) for each in self.added]] if self.added else []
+        return [list(self.vocabulary.tokens), self._settings(), *added]
+
+    def require_wordpiece(self, what: str, *, or_added: bool = False) -> None:
+        """Raise VocabularyError, which begins with ``what``, unless this is a plain WordPiece.
+
+        ``or_added``: added tokens are no hindrance.
+        """
+        if self.added and not or_added:
+            raise VocabularyError(
+                f"{what} needs a vocabulary without added tokens, and this one has "
+                f"{len(self.added)}: {', '.join(each.content for each in self.added[:8])}"
+            )
 
     def tokenize(self, text: str, *, special_tokens_in_text: bool = False) -> list[str]:
         """The pieces of a text, as the vocabulary spells them."""
@@ -402,9 +415,17 @@ class LibraryTokenizer(BertTokenizer):
 
     def with_tokens(self, tokens: Iterable[str]) -> Self:
         """Raises VocabularyError: only a WordPiece vocabulary can grow here."""
+        self.require_wordpiece("a larger vocabulary")
+        raise AssertionError
+
+    def identity(self) -> list[Any]:
+        """The content of tokenizer.json, and the names of the special tokens."""
+        return [self._files.described, list(self.special_tokens)]
+
+    def require_wordpiece(self, what: str, *, or_added: bool = False) -> None:
+        """Raise VocabularyError."""
         raise VocabularyError(
-            "only a WordPiece vocabulary (vocab.txt) can get more tokens, and this tokenizer is "
-            f"{self.kind}"
+            f"{what} needs a WordPiece vocabulary (vocab.txt), and this tokenizer is {self.kind}"
         )
 
     @property

@@ -152,6 +152,7 @@ def _extend_vocab(
     directory = ModelDirectory.open(model)
     extensible = ExtensibleModel(directory, allow_pickle=given.allow_pickle)
     old = directory.tokenizer
+    old.require_wordpiece("extend-vocab")
     case = old.do_lower_case, old.strip_accents, old.tokenize_chinese_chars
     counts, report = _count_words(corpus, read, BasicTokenizer(*case), held)
     pieces = choose_pieces(counts.words, old.vocabulary, add)
