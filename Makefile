@@ -6,18 +6,22 @@
 #   make test-kills   kill -9 at random moments, of pre-training and on Ray: make test-kills KILLS=20
 #   make test-parity  outputs and gradients beside transformers', for all sizes up to base
 #   make test-mutations  change lines at random; do the tests notice? make test-mutations EACH=5
+#   make test-versions   the tests with the lowest and the newest PyTorch
 #   make test-cuda    only the tests that need a CUDA device
 #   make docs         the guides and the reference as a site, in site/
 # All install into .venv once, and again only when pyproject.toml changes; make clean removes it.
 # Another Python: make PYTHON=python3.12 quickstart
+# Another PyTorch in .venv: make TORCH=torch==2.15.0 test (a newer one may bring gigabytes of CUDA)
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# The release that is tested; one that is in .venv already stays.
+TORCH ?= torch==2.13.0
 
 .PHONY: help quickstart test fuzz test-faults test-kills test-parity test-mutations \
-    test-cuda docs clean
+    test-versions tests-alone test-cuda docs clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -60,6 +64,17 @@ EACH ?= 10
 test-mutations: $(VENV)/.dev $(VENV)/.weights
 	$(BIN)/python tests/mutations.py --each $(EACH) --out mutations.jsonl
 
+# Lowest and newest; each in an environment of its own beside .venv.
+VERSIONS ?= 2.12.0 2.15.0
+
+test-versions:
+	for version in $(VERSIONS); do \
+	    $(MAKE) VENV=.venv-$$version TORCH=torch==$$version tests-alone || exit 1; \
+	done
+
+tests-alone: $(VENV)/.dev $(VENV)/.weights
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
 test-cuda: $(VENV)/.dev
 	$(BIN)/python -m pytest -m cuda
 
@@ -76,6 +91,7 @@ $(VENV)/.created:
 
 $(VENV)/.installed: pyproject.toml | $(VENV)/.created
 	@echo "installing tidybert and what it needs into $(VENV); the first time takes some minutes" >&2
+	@$(BIN)/python -c 'import torch' 2>/dev/null || $(PIP_INSTALL) $(TORCH)
 	$(PIP_INSTALL) --editable .
 	@touch $@
 
