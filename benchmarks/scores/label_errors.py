@@ -1,6 +1,6 @@
 """Find labels that were flipped: precision and recall of ``tidybert check`` beside cleanlab's.
 
-    python -m benchmarks label_errors --cleanlab cleanlab/bin/python --write docs/results.md
+    python -m benchmarks label_errors --cleanlab cleanlab/bin/python --write benchmarks/NOTES.md
 
 A share of the labels of --size training texts is flipped to other classes at random.  Both programs
 rank the same out-of-fold probabilities and name as many labels as were flipped, so that precision

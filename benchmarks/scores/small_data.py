@@ -1,7 +1,7 @@
 """The default beside every way to learn from few labelled texts, in accuracy or F1.
 
-    python -m benchmarks small_data --sizes 50 100 300 1000 --draws 5 --write docs/results.md
-    python -m benchmarks small_data --shots 8 16 --draws 5 --write docs/results.md
+    python -m benchmarks small_data --sizes 50 100 300 1000 --draws 5 --write benchmarks/NOTES.md
+    python -m benchmarks small_data --shots 8 16 --draws 5 --write benchmarks/NOTES.md
 
 --sizes draws texts at random, --shots so many of each class.  "default" is BertClassifier as it
 comes, which begins with tidybert-small; "fine-tuned" and "contrastive" name a way for it, for pairs

@@ -1,6 +1,6 @@
 """Accuracy by number of labels: texts that ``tidybert check --suggest`` names, or random ones.
 
-    python -m benchmarks suggested_labels --write docs/results.md
+    python -m benchmarks suggested_labels --write benchmarks/NOTES.md
 
 Each curve begins with the same --start random texts of --pool, and adds --step texts a round: at
 random, those that tidybert suggests, or the most uncertain ones whether they are alike or not.  The

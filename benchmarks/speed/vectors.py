@@ -1,6 +1,6 @@
 """Train sentence vectors beside sentence-transformers: time, memory, and the score of both.
 
-    python -m benchmarks vectors stsb --rounds 3 --max-steps 60 --write docs/results.md
+    python -m benchmarks vectors stsb --rounds 3 --max-steps 60 --write benchmarks/NOTES.md
     python -m benchmarks vectors squad --train-batch-size 128 --max-steps 4 --cached
     python -m benchmarks vectors full --ours --train-batch-size 1024 --max-steps 1
 

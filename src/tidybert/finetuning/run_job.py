@@ -30,7 +30,7 @@ from tidybert.training.training_arguments import DEFAULT_EPOCHS, TrainingArgumen
 
 # How a fine-tuning learns where no argument says it: the number of labels decides.
 #
-# The measurements behind the rule are in docs/results.md, under "Few labels".
+# The measurements behind the rule are in benchmarks/NOTES.md, under "Few labels".
 
 MOST_OF_A_CLASS: Final = 50
 """Texts a class, on average, up to which contrastive training is better than fine-tuning."""

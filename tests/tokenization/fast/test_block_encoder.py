@@ -150,7 +150,7 @@ def test_memory_is_bounded(vocabulary: Vocabulary) -> None:
         numbers = range(start, start + 50_000)
         encoder.encode([f"{n:x} {n:x}{n:09} {n:x}{n:020}" for n in numbers])
         largest = max(largest, encoder.nbytes - encoder._trie.nbytes)
-    # As docs/performance.md says.
+    # As benchmarks/NOTES.md says.
     assert 20e6 < largest < 55e6
 
 
