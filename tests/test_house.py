@@ -1,6 +1,10 @@
-"""The house: imports go down only, one room writes, and the core path stays short."""
+"""The house: imports go down only, one room writes, the core path is short, nothing is said twice.
+
+tests/ledger.py counts what a thing costs: files, lines, helpers, fields, places that declare it.
+"""
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -9,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+from tests.ledger import LEDGER, House, above
 
 import tidybert
 
@@ -155,6 +160,14 @@ def test_tests_mirror_the_house() -> None:
         if folder == Path() or folder.parts[0] in SUBJECTS:
             continue
         assert (PACKAGE / folder).is_dir(), f"{path}: src has no {folder}"
+
+
+def test_the_ledger_does_not_rise() -> None:
+    """A thing is declared once and handed on whole; what makes the house larger says for what."""
+    risen = above(House(TESTS.parent).counts(), json.loads(LEDGER.read_text(encoding="utf-8")))
+
+    how = "is it declared elsewhere?  If it is needed, write the ledger (python tests/ledger.py"
+    assert not risen, f"{how} --write), and say for what in the message of the commit"
 
 
 def test_the_core_path_is_short() -> None:
