@@ -32,7 +32,7 @@ def test_a_pickle_only_on_request(make_reference: Make, saved: Save, config: Ber
     torch.save(make_reference("BertModel").state_dict(), directory / "pytorch_model.bin")
     with pytest.raises(WeightsError, match="allow_pickle=True"):
         ModelDirectory(directory).load_into(BertModel(config))
-    assert ModelDirectory(directory).load_into(BertModel(config), allow_pickle=True).new == ()
+    assert ModelDirectory(directory, allow_pickle=True).load_into(BertModel(config)).new == ()
 
 
 def test_a_swapped_vocabulary_is_refused(

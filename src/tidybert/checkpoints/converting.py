@@ -107,16 +107,14 @@ class WholeModel:
         return values
 
 
-def read_whole_model(
-    source: ModelDirectory, *, dtype: str | None = None, allow_pickle: bool = False
-) -> WholeModel:
+def read_whole_model(source: ModelDirectory, *, dtype: str | None = None) -> WholeModel:
     """Read a MODEL with every head, in the dtype that its file has, or ``dtype``.
 
     Raises what ModelDirectory and ``read_sentence_form`` raise, WeightsError for weights that are
     incomplete or do not fit config.json, and UsageError for values above the largest of ``dtype``.
     """
     source.require_bert()
-    stored = source.tensors(allow_pickle=allow_pickle)
+    stored = source.tensors()
     check_weights(stored, source.config, source=str(source))
     ours, unknown = from_huggingface(stored, source.config)
     theirs = to_huggingface(ours, source.config)
@@ -138,7 +136,7 @@ def read_whole_model(
         )
     form = None
     if present(source.path / MODULES_FILE, error=WeightsError):
-        form = read_sentence_form(source, allow_pickle=allow_pickle)
+        form = read_sentence_form(source)
     return WholeModel(
         source.config,
         source.tokenizer,
@@ -198,7 +196,6 @@ def convert(
     *,
     dtype: str | None = None,
     max_shard_bytes: int | None = None,
-    allow_pickle: bool = False,
 ) -> Conversion:
     """Write a MODEL in one of WRITERS' forms, whole or not at all.
 
@@ -215,7 +212,7 @@ def convert(
     with output_lock(destination):
         if os.path.lexists(destination):
             raise UsageError(f"{destination} is there already; name a new directory")
-        model = read_whole_model(source, dtype=dtype, allow_pickle=allow_pickle)
+        model = read_whole_model(source, dtype=dtype)
         with atomic_directory(destination) as partial:
             lost = WRITERS[form](partial, model, max_shard_bytes)
     dtypes = {str(each.dtype).removeprefix("torch.") for each in model.tensors.values()}
@@ -361,10 +358,10 @@ class ExtensibleModel:
     layer missing, or of other shapes than config.json says.
     """
 
-    def __init__(self, origin: ModelDirectory, *, allow_pickle: bool = False) -> None:
+    def __init__(self, origin: ModelDirectory) -> None:
         origin.require_bert()
         self.origin = origin
-        self._tensors = origin.tensors(allow_pickle=allow_pickle)
+        self._tensors = origin.tensors()
         self._per_piece = [name for name in self._tensors if name.removeprefix(PREFIX) in PER_PIECE]
         if not any(name.endswith(_WORD_EMBEDDINGS) for name in self._per_piece):
             raise WeightsError(f"{origin}: the weights have no {_WORD_EMBEDDINGS}")

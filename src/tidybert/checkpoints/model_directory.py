@@ -70,16 +70,19 @@ class ModelDirectory:
 
     Args:
         path: the directory; it must exist only once a file is needed.
+        allow_pickle: read weights from a pickle, such as pytorch_model.bin, if there is no
+            safetensors file.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, allow_pickle: bool = False) -> None:
         self.path = Path(path)
+        self.allow_pickle = allow_pickle
         self._is_verified = False
 
     @classmethod
-    def open(cls, model: str | Path) -> "ModelDirectory":
+    def open(cls, model: str | Path, *, allow_pickle: bool = False) -> "ModelDirectory":
         """The directory of a MODEL, given by name or path; raises as ``find_model``."""
-        return cls(find_model(model))
+        return cls(find_model(model), allow_pickle=allow_pickle)
 
     def __str__(self) -> str:
         return str(self.path)
@@ -153,14 +156,12 @@ class ModelDirectory:
             self.metadata.verify(self.path)
             self._is_verified = True
 
-    def tensors(self, *, allow_pickle: bool = False) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
         """The verified weights by name; raises as ``verify`` and ``read_tensors``."""
         self.verify()
-        return read_tensors(self.path, allow_pickle=allow_pickle)
+        return read_tensors(self.path, allow_pickle=self.allow_pickle)
 
-    def load_into(
-        self, model: nn.Module, *, new_head: bool = False, allow_pickle: bool = False
-    ) -> LoadReport:
+    def load_into(self, model: nn.Module, *, new_head: bool = False) -> LoadReport:
         """Copy the weights into ``model``, an encoder or a model with a head.
 
         Parameters keep their dtype and device.
@@ -168,7 +169,6 @@ class ModelDirectory:
         Args:
             new_head: leave the heads of ``model`` as they are, even if the file has some; for
                 fine-tuning on another task.
-            allow_pickle: also read pytorch_model.bin.
 
         Raises:
             WeightsError: as ``tensors``; or a tensor of the encoder is missing, or a shape does not
@@ -177,8 +177,9 @@ class ModelDirectory:
                 and these weights both, or the other way round.
         """
         self._check_direction(model)
-        tensors = self.tensors(allow_pickle=allow_pickle)
-        report = load_weights(model, tensors, self.config, source=str(self.path), new_head=new_head)
+        report = load_weights(
+            model, self.tensors(), self.config, source=str(self.path), new_head=new_head
+        )
         return replace(report, ignored=report.ignored + left_out_of(self.path))
 
     def require_bert(self) -> None:
@@ -205,7 +206,6 @@ class ModelDirectory:
         *,
         config: BertConfig | None = None,
         new_head: bool = False,
-        allow_pickle: bool = False,
     ) -> tuple[Model, LoadReport]:
         """``build(config)`` with these weights, on the CPU; draws only the weights that they lack.
 
@@ -217,7 +217,7 @@ class ModelDirectory:
             with torch.device("meta"):
                 model = build(config)
             model = model.to_empty(device="cpu")
-        report = self.load_into(model, new_head=new_head, allow_pickle=allow_pickle)
+        report = self.load_into(model, new_head=new_head)
         new = {name.rpartition(".")[0] for name in report.new}
         for name, module in model.named_modules():
             if name in new:

@@ -52,7 +52,7 @@ _SENTENCE_VALUES: Final[Mapping[str, tuple[Any, ...]]] = {
 }
 
 
-def read_sentence_form(directory: ModelDirectory, *, allow_pickle: bool = False) -> SentenceForm:
+def read_sentence_form(directory: ModelDirectory) -> SentenceForm:
     """What the files of sentence-transformers say; the defaults of SentenceForm where none is.
 
     Raises ConfigError, which names the file, for a module, a mode or a setting that tidybert does
@@ -74,7 +74,7 @@ def read_sentence_form(directory: ModelDirectory, *, allow_pickle: bool = False)
         tokenizer = directory.path / TOKENIZER_CONFIG_FILE
         length = _object(tokenizer).get("model_max_length")
         length = length if type(length) is int and length > 0 else None
-    pooling, dense, normalize = _read_modules(directory, path, allow_pickle)
+    pooling, dense, normalize = _read_modules(directory, path)
     path = directory.path / PROMPTS_FILE
     values = _object(path)
     _check_values(values, {"model_type": ("SentenceTransformer",)}, path)
@@ -94,9 +94,7 @@ def read_sentence_form(directory: ModelDirectory, *, allow_pickle: bool = False)
     )
 
 
-def _read_modules(
-    directory: ModelDirectory, path: Path, allow_pickle: bool
-) -> tuple[str, tuple[Dense, ...], bool]:
+def _read_modules(directory: ModelDirectory, path: Path) -> tuple[str, tuple[Dense, ...], bool]:
     """The pooling, the Dense modules, and whether a Normalize follows."""
     modules = [_module(each, path) for each in _list_of_objects(path)]
     kinds = [kind for kind, _ in modules]
@@ -120,7 +118,7 @@ def _read_modules(
     dense = []
     for kind, folder in modules[2:]:
         if kind == "Dense":
-            dense.append(_read_dense(directory.path / folder, width, allow_pickle))
+            dense.append(_read_dense(directory.path / folder, width, directory.allow_pickle))
             width = dense[-1].linear.out_features
         else:
             values = directory.path / folder / CONFIG_FILE

@@ -84,7 +84,7 @@ class Explainer(ShowsFacts):
 
     def __init__(self, model: str | Path, *, allow_pickle: bool = False) -> None:
         self._model, self._allow_pickle = str(model), allow_pickle
-        directory = ModelDirectory.open(model)
+        directory = ModelDirectory.open(model, allow_pickle=allow_pickle)
         #: The fine-tuned model; None for a pre-trained one.
         self.predictor: Predictor | None = None
         #: The model with its masked-LM head; None where it has none.
@@ -92,14 +92,14 @@ class Explainer(ShowsFacts):
         self._is_causal = isinstance(directory.config, CausalConfig)
         found: Any
         if self._is_causal:
-            found, _ = directory.build(CausalLM, allow_pickle=allow_pickle)
+            found, _ = directory.build(CausalLM)
         elif is_finished(directory):
             self.predictor = Predictor(
                 model, device="cpu", precision="float32", allow_pickle=allow_pickle
             )
             found = self.predictor.model
         else:
-            found, report = directory.build(BertForMaskedLM, allow_pickle=allow_pickle)
+            found, report = directory.build(BertForMaskedLM)
             self.masked_lm = None if report.new else found
         # Gradients are those of the embeddings' output alone.
         self.model: nn.Module = found.eval().requires_grad_(False)

@@ -245,13 +245,7 @@ class Exported:
     lost: tuple[str, ...]
 
 
-def export_onnx(
-    source: ModelDirectory,
-    destination: str | Path,
-    *,
-    int8: bool = False,
-    allow_pickle: bool = False,
-) -> Exported:
+def export_onnx(source: ModelDirectory, destination: str | Path, *, int8: bool = False) -> Exported:
     """Write a MODEL as a new directory with ONNX files, whole or not at all.
 
     The inputs are input_ids, attention_mask and token_type_ids, int64 (B, S) with any B and any S
@@ -273,9 +267,9 @@ def export_onnx(
     if os.path.lexists(destination):
         raise UsageError(f"{destination} is there already; name a new directory")
     _check_packages()
-    whole = read_whole_model(source, allow_pickle=allow_pickle)
+    whole = read_whole_model(source)
     architecture = whole.architecture if whole.form is None else _ENCODER
-    padded = PaddedModel(_built(source, whole, architecture, allow_pickle), whole.form)
+    padded = PaddedModel(_built(source, whole, architecture), whole.form)
     size = sum(each.nbytes for each in padded.parameters())
     if size > _MOST_BYTES:
         raise WeightsError(
@@ -318,13 +312,9 @@ def _check_packages() -> None:
         ) from None
 
 
-def _built(
-    source: ModelDirectory, whole: WholeModel, architecture: str, allow_pickle: bool
-) -> nn.Module:
+def _built(source: ModelDirectory, whole: WholeModel, architecture: str) -> nn.Module:
     num_labels = len(whole.tensors.get("classifier.weight", ()))
-    model, report = source.build(
-        lambda config: _BUILDERS[architecture](config, num_labels), allow_pickle=allow_pickle
-    )
+    model, report = source.build(lambda config: _BUILDERS[architecture](config, num_labels))
     if report.new:
         raise WeightsError(
             f"{source}: its head reads {', '.join(report.new)}, which the weights lack"

@@ -79,7 +79,7 @@ def taught_by(
     """
     assert job.teacher is not None
     asked = [*examples.train, *examples.unlabelled]
-    directory = ModelDirectory.open(job.teacher)
+    directory = ModelDirectory.open(job.teacher, allow_pickle=job.allow_pickle)
     metadata = directory.metadata
     if is_finished(directory) and (metadata is None or metadata.task != task.name):
         return _scores(job, asked, len(examples.train))
@@ -95,7 +95,7 @@ def _vectors(
     assert job.teacher is not None
     given: Any = {"device": job.device, "allow_pickle": job.allow_pickle}
     embedder = Embedder(job.teacher, normalize=True, **given)
-    form = read_sentence_form(directory, allow_pickle=job.allow_pickle)
+    form = read_sentence_form(directory)
     query, document = (
         form.prompt(name=name) for name in (form.query_prompt_name, form.document_prompt_name)
     )

@@ -194,7 +194,7 @@ def train(
     TrainingInterrupted once a checkpoint is written.
     """
     task, run, length = examples.task, job.out, job.length
-    config, tokenizer, origin = model_sources(job.model, job.vocab)
+    config, tokenizer, origin = model_sources(job.model, job.vocab, allow_pickle=job.allow_pickle)
     begun = origin if isinstance(origin, ModelDirectory) else None
     task = task.begun_from(begun, job.arguments.pooling)
     arguments, config = with_defaults(job.arguments, task, config, callbacks.tell)
@@ -203,9 +203,7 @@ def train(
     with weights_drawn_with(arguments.seed):
         # A head that learned to read the last layer would be no good start for an earlier one.
         new_head = job.new_head or job.num_layers is not None
-        network, has_head = built_from(
-            task, config, origin, new_head, job.allow_pickle, callbacks.tell
-        )
+        network, has_head = built_from(task, config, origin, new_head, callbacks.tell)
     if job.num_layers is not None:
         config = keep_layers(network, job.num_layers, callbacks.tell)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)

@@ -287,7 +287,7 @@ def _states(
 
 
 def model_sources(
-    model: str | Path | FinetunedModel, vocab: str | Path | None
+    model: str | Path | FinetunedModel, vocab: str | Path | None, *, allow_pickle: bool = False
 ) -> tuple[BertConfig, BertTokenizer, ModelDirectory | FinetunedModel | None]:
     """Configuration, tokenizer, and what has the weights (None for random ones).
 
@@ -307,7 +307,7 @@ def model_sources(
         raise UsageError(
             f"{param('vocab')} goes with a size (mini, …); {model} has a vocabulary of its own"
         )
-    directory = ModelDirectory.open(model)
+    directory = ModelDirectory.open(model, allow_pickle=allow_pickle)
     directory.require_bert()
     return directory.config, directory.tokenizer, directory
 
@@ -317,7 +317,6 @@ def built_from(
     config: BertConfig,
     origin: ModelDirectory | FinetunedModel | None,
     new_head: bool,
-    allow_pickle: bool,
     note: Callable[[str], None],
 ) -> tuple[nn.Module, bool]:
     """The task's model with a MODEL's weights or, from a size, with random ones.
@@ -336,9 +335,7 @@ def built_from(
         taken, given = (network, origin.model) if has_head else _encoders(network, origin.model)
         taken.load_state_dict(given.state_dict())
     else:
-        network, report = origin.build(
-            task.build_model, config=config, new_head=labels is None, allow_pickle=allow_pickle
-        )
+        network, report = origin.build(task.build_model, config=config, new_head=labels is None)
         note(report.summary())
         has_head = labels is not None and not report.new
     if has_head and labels:

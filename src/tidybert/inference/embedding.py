@@ -110,7 +110,7 @@ class Embedder(ShowsFacts):
         precision: AnswerPrecision = "auto",
         allow_pickle: bool = False,
     ) -> None:
-        form = read_sentence_form(ModelDirectory.open(model), allow_pickle=allow_pickle)
+        form = read_sentence_form(ModelDirectory.open(model, allow_pickle=allow_pickle))
         self.pooling: str = form.pooling if pooling is None else pooling
         _check_choice(param("pooling"), self.pooling, POOLINGS)
         _check_choice(param("combine"), combine, COMBINATIONS)

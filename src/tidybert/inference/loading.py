@@ -103,8 +103,8 @@ def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, B
     The encoder has no pooler if the weights have none.  Raises ModelNotFoundError, ConfigError,
     VocabularyError or WeightsError.
     """
-    directory = ModelDirectory.open(model)
-    encoder, report = directory.build(BertModel, allow_pickle=allow_pickle)
+    directory = ModelDirectory.open(model, allow_pickle=allow_pickle)
+    encoder, report = directory.build(BertModel)
     if report.new:
         encoder.pooler = None
     return encoder.eval(), directory.tokenizer
@@ -117,10 +117,10 @@ def load_finished(
 
     Raises what ``load`` raises, and WeightsError if the weights lack the head.
     """
-    directory = ModelDirectory.open(run)
+    directory = ModelDirectory.open(run, allow_pickle=allow_pickle)
     metadata = read_finished(directory)
     task = task_for(metadata)
-    model, report = directory.build(task.build_model, allow_pickle=allow_pickle)
+    model, report = directory.build(task.build_model)
     if report.new:
         raise WeightsError(
             f"{directory} has no {', '.join(report.new)}: it is not a fine-tuned model. Fine-tune "
@@ -177,8 +177,8 @@ def load_with_head(
 
     Raises what ``load`` raises, and WeightsError if the weights lack the ``head``.
     """
-    directory = ModelDirectory.open(model)
-    built, report = directory.build(build, allow_pickle=allow_pickle)
+    directory = ModelDirectory.open(model, allow_pickle=allow_pickle)
+    built, report = directory.build(build)
     if report.new:
         lacking = [
             name for ours in report.new for name in huggingface_names(ours, directory.config)

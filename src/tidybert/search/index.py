@@ -114,7 +114,7 @@ class Index(ShowsFacts):
         index = cls(directory)
         settings = index.settings
         path = settings["model"] if model is None else model
-        form = read_sentence_form(ModelDirectory.open(path), allow_pickle=allow_pickle)
+        form = read_sentence_form(ModelDirectory.open(path, allow_pickle=allow_pickle))
         index.embedder = Embedder(
             path,
             pooling=settings["pooling"],

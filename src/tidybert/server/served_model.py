@@ -93,11 +93,11 @@ class ServedModel:
         #: The index that requests search in, if this model's encoder made it.
         self.index: Index | None = None
         self.lanes: dict[str, ModelLane] = {}
-        directory = ModelDirectory.open(path)
+        directory = ModelDirectory.open(path, allow_pickle=allow_pickle)
         #: Whether it is a language model, which reads from left to right.
         self.is_causal = isinstance(directory.config, CausalConfig)
         if self.is_causal:
-            found, _ = directory.build(CausalLM, allow_pickle=allow_pickle)
+            found, _ = directory.build(CausalLM)
             encoder: Any = found.bert
             self.tokenizer = directory.tokenizer
             self.device, self.precision = to_device(encoder, device), "float32"
@@ -107,7 +107,7 @@ class ServedModel:
             self.tokenizer = self.predictor.tokenizer
             self.device, self.precision = self.predictor.device, self.predictor.precision
         else:
-            built, report = directory.build(BertForPreTraining, allow_pickle=allow_pickle)
+            built, report = directory.build(BertForPreTraining)
             encoder, self.tokenizer = built.bert.eval(), directory.tokenizer
             self.device = to_device(encoder, device)
             self.precision = prepare_precision(precision, encoder, path, self.device)
@@ -120,7 +120,7 @@ class ServedModel:
         #: How ``embed`` makes vectors unless a request says it: as ``tidybert embed`` does.
         self.form = SentenceForm()
         if not self.is_causal:
-            self.form = read_sentence_form(directory, allow_pickle=allow_pickle)
+            self.form = read_sentence_form(directory)
             for each in self.form.dense:
                 each.to(self.device)
             self._add_lanes()

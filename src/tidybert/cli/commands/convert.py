@@ -63,12 +63,11 @@ def convert(
     if given.dtype is not None:
         _check("--dtype", given.dtype, DTYPES)
     done = write(
-        ModelDirectory.open(model),
+        ModelDirectory.open(model, allow_pickle=given.allow_pickle),
         directory,
         given.to,
         dtype=given.dtype,
         max_shard_bytes=_bytes(given.max_shard_size),
-        allow_pickle=given.allow_pickle,
     )
     if given.json:
         print_json({**asdict(done), "directory": str(done.directory)})
@@ -105,9 +104,8 @@ def _export(model: str, directory: Path, given: ConvertFlags) -> None:
         predictor = Predictor(
             model, device="cpu", precision="float32", allow_pickle=given.allow_pickle
         )
-    done = export_onnx(
-        ModelDirectory.open(model), directory, int8=given.int8, allow_pickle=given.allow_pickle
-    )
+    source = ModelDirectory.open(model, allow_pickle=given.allow_pickle)
+    done = export_onnx(source, directory, int8=given.int8)
     scores = {} if predictor is None else _scores(predictor, done, given)
     if given.json:
         print_json({**asdict(done), "directory": str(done.directory), "scores": scores})

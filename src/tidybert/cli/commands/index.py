@@ -66,7 +66,7 @@ def index(
     ):
         if value is not None and value not in known:
             raise UsageError(f"--{flag} {value!r}: expected one of {', '.join(known)}")
-    form = read_sentence_form(ModelDirectory.open(model), allow_pickle=given.allow_pickle)
+    form = read_sentence_form(ModelDirectory.open(model, allow_pickle=given.allow_pickle))
     options: dict[str, Any] = {
         "pooling": given.pooling,
         "normalize": True,

@@ -75,7 +75,7 @@ def mine(model: flags.ModelArgument, *, given: MineFlags, read: ReadOptions) -> 
                 given.texts, None, need_label=False, skip_bad_rows=given.skip_bad_rows
             )
             texts = [one.text for one in found]
-        form = read_sentence_form(ModelDirectory.open(model), allow_pickle=given.allow_pickle)
+        form = read_sentence_form(ModelDirectory.open(model, allow_pickle=given.allow_pickle))
         embedder = Embedder(
             model,
             normalize=True,

@@ -149,8 +149,8 @@ def _extend_vocab(
 
     out, add = given.out, given.add
     held = HeldOut(given.held_out)
-    directory = ModelDirectory.open(model)
-    extensible = ExtensibleModel(directory, allow_pickle=given.allow_pickle)
+    directory = ModelDirectory.open(model, allow_pickle=given.allow_pickle)
+    extensible = ExtensibleModel(directory)
     old = directory.tokenizer
     old.require_wordpiece("extend-vocab")
     case = old.do_lower_case, old.strip_accents, old.tokenize_chinese_chars
