@@ -70,8 +70,7 @@ class ModelDirectory:
 
     Args:
         path: the directory; it must exist only once a file is needed.
-        allow_pickle: read weights from a pickle, such as pytorch_model.bin, if there is no
-            safetensors file.
+        allow_pickle: read weights from a pickle if there is no safetensors file.
     """
 
     def __init__(self, path: str | Path, *, allow_pickle: bool = False) -> None:
