@@ -98,7 +98,16 @@ def test_a_run_answers_as_it_did() -> None:
 
     check_close(json.loads(json.dumps(answers)), json_lines(Path("whole/answers.jsonl")))
     assert shell(["evaluate", "whole/run", "given/dev.csv"]) == 0
-    assert shell(["info", "whole/pretrained"]) == 0
+
+
+def test_a_checkpoint_opens() -> None:
+    before = Embedder("half/pretrained@4", max_seq_length=16).embed(["the red cat"])
+    after = Embedder("whole/pretrained", max_seq_length=16).embed(["the red cat"])
+
+    # Two steps of training are between them.
+    assert 0 < np.abs(before - after).max() < 0.1
+    for model in ("half/pretrained@4", "half/run@4", "whole/pretrained"):
+        assert shell(["info", model]) == 0
 
 
 def test_a_run_continues_from_its_arguments() -> None:
