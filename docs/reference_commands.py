@@ -1,12 +1,13 @@
 """The pages of the commands and their flags, from the program itself."""
 
 import dataclasses
-import inspect
 import re
 from functools import cache
 from typing import Any, Final
 
 from reference_text import ROOT, WIDE, code, paragraphs, plain, table
+
+from tidybert.options import MODEL, NOTHING, Declared, choices_of, declared
 
 
 @cache
@@ -104,12 +105,13 @@ def flag_table(command: Any, flags: list[Any]) -> list[str]:
     rows = []
     for each in flags:
         default, text = default_of(each)
+        default = default or by_recipe(command, each)
         names = "".join(f'<a id="{one}"></a>' for one in (*each.opts, *each.secondary_opts))
         rows.append(
             [
                 names + shown_flag(each),
                 default,
-                values_of(each),
+                values_of(command, each),
                 plain(text) + tasks_of(command, each),
                 on_resume(command, each),
             ]
@@ -137,6 +139,17 @@ def default_of(parameter: Any) -> tuple[str, str]:
     return code("on" if value is True else "off" if value is False else shown(value)), text
 
 
+def by_recipe(command: Any, flag: Any) -> str:
+    """The defaults of a flag of pre-training, by recipe."""
+    from tidybert.pretraining.pretraining_arguments import RECIPES, PretrainingArguments
+
+    groups = getattr(command.callback, "groups", {}).values()
+    if not any(issubclass(each, PretrainingArguments) for each in groups):
+        return ""
+    found = [(name, values[flag.name]) for name, values in RECIPES.items() if flag.name in values]
+    return ", ".join(f"{code(shown(value))} for {name}" for name, value in found)
+
+
 def shown(value: object) -> str:
     return f"{value:,}".replace(",", "") if isinstance(value, int) else str(value)
 
@@ -144,36 +157,38 @@ def shown(value: object) -> str:
 _KINDS: Final = {int: "whole number", float: "number"}
 
 
-def values_of(flag: Any) -> str:
-    """What values a flag takes, where it is a number."""
-    kind = "" if flag.is_flag else _KINDS.get(flag.type_descriptor.annotation, "")
-    if flag.max is not None:
-        return f"{flag.min:,} to {flag.max:,}"
-    return kind if flag.min is None else f"{flag.min:,} or more"
+def values_of(command: Any, flag: Any) -> str:
+    """The names that a flag can have, or the range of its number."""
+    if flag.is_flag:
+        return ""
+    each = field_of(command, flag)
+    told = declared(each) if each else Declared()
+    if found := told.choices or (choices_of(each.type) if each else ()):
+        return ", ".join(map(code, found))
+    kind = _KINDS.get(flag.type_descriptor.annotation, "")
+    if told.expected and kind:
+        return plain(told.expected)
+    if kind and {told.at_least, told.above, told.at_most, told.below} != {None}:
+        return re.sub("^a (number|fraction)( of)?", kind, told.range_text())
+    return kind
 
 
 def field_of(command: Any, flag: Any) -> dataclasses.Field[Any] | None:
-    """The field that declares a flag."""
-    for group in inspect.getclosurevars(command.callback.__wrapped__).nonlocals["common"].values():
-        for each in dataclasses.fields(group):
-            if each.name == flag.name:
-                return each
-    return None
+    """The field that declares a flag; None for a flag of the function itself."""
+    groups = getattr(command.callback, "groups", {}).values()
+    found = (each for group in groups for each in dataclasses.fields(group))
+    return next((each for each in found if each.name == flag.name), None)
 
 
 def on_resume(command: Any, flag: Any) -> str:
     """Whether a training that goes on may have another value of a flag."""
-    from tidybert.training.training_arguments import Changes
-
-    if command.name not in ("finetune", "pretrain", "train-lm"):
-        return ""
     each = field_of(command, flag)
-    changes = each.metadata.get("changes") if each else None
+    changes = declared(each).changes if each else None
     if changes is None:
         return ""
-    if changes is Changes.NOTHING:
+    if changes is NOTHING:
         return "any value"
-    return "fixed" if Changes.MODEL in changes else "with `--change`"
+    return "fixed" if MODEL in changes else "with `--change`"
 
 
 def tasks_of(command: Any, flag: Any) -> str:

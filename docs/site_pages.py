@@ -22,6 +22,11 @@ ROOT_PAGES = {
     "SECURITY.md": "security.md",
     "benchmarks/NOTES.md": "notes.md",
 }
+# What a page of the reference is made from: a link to the source leads to that page on the site.
+SOURCES = {
+    "src/tidybert/checkpoints/metadata.py": "reference/files.md#tidybertjson",
+    "src/tidybert/storage/limits.py": "reference/files.md#limits",
+}
 _LINK = re.compile(r"(\]\()(?!https?://|#)([^)\s#]+)")
 # Code in running text: not in a heading, a link or a block.
 _CODE = re.compile(r"<(a|h\d|pre)\b.*?</\1>|<code>([^<]+)</code>", re.DOTALL)
@@ -78,7 +83,8 @@ def site_links(text: str, path: str) -> str:
 
     def page_of(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link[2]))
-        known = (ROOT / target).exists()
-        return link[1] + ROOT_PAGES.get(target, target.removeprefix("docs/")) if known else link[0]
+        if not (ROOT / target).exists():
+            return link[0]
+        return link[1] + {**ROOT_PAGES, **SOURCES}.get(target, target.removeprefix("docs/"))
 
     return _LINK.sub(page_of, text)

@@ -3,6 +3,7 @@
 import posixpath
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 import tidybert
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.cli.main import program
 from tidybert.storage import limits
 from tidybert.storage.limits import Limit
@@ -53,7 +55,9 @@ def test_a_row_says_default_range_and_what_a_resume_may_change(pages: dict[str, 
 
     assert "| `0.1` |" in row("--warmup-proportion")
     assert "with `--change` |" in row("--warmup-proportion")
-    assert "| 1 to 1,000 |" in row("--seeds")
+    assert "| whole number from 1 to 1,000 |" in row("--seeds")
+    assert "| number from 0 to below 1 |" in row("--dropout")
+    assert "| `cls`, `mean` |" in row("--pooling")
     assert "| any value |" in row("--logging-steps")
     assert "| fixed |" in row("--train-batch-size")
     assert "Only for `answer`." in row("--n-best-size")
@@ -69,10 +73,12 @@ def test_each_public_name_is_on_one_page_of_python(
     assert "tidybert.cluster.BatchModel" in text
 
 
-def test_the_limits_and_the_metrics_are_those_of_the_code(pages: dict[str, str]) -> None:
+def test_limits_keys_and_metrics_are_those_of_the_code(pages: dict[str, str]) -> None:
     for each in vars(limits).values():
         if isinstance(each, Limit):
             assert f"| {each.name} | {each.value:,} {each.unit} |" in pages["reference/files.md"]
+    for field in fields(ModelMetadata):
+        assert f"| `{field.name}` |" in pages["reference/files.md"]
     for name in ("macro_f1", "hamming_loss", "mse", "best_exact", "ndcg_at_10", "recall"):
         assert f"| `{name}` |" in pages["reference/metrics.md"]
 

@@ -42,6 +42,7 @@ def test_each_guide_is_on_the_site(hook: dict[str, object]) -> None:
         ("docs/models.md", "[a](../README.md#first-use)", "[a](index.md#first-use)"),
         ("docs/models.md", "[a](page.md)", "[a](page.md)"),
         ("benchmarks/NOTES.md", "[a](../docs/results.md)", "[a](results.md)"),
+        ("docs/a.md", "[a](../src/tidybert/storage/limits.py)", "[a](reference/files.md#limits)"),
         ("docs/python.md", 'Predictor[A]("run")', 'Predictor[A]("run")'),
         ("docs/check.md", "[a](https://arxiv.org/abs/1)", "[a](https://arxiv.org/abs/1)"),
     ],

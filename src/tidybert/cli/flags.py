@@ -341,6 +341,7 @@ def takes(*first: str, **groups: type) -> Callable[[Callable[..., None]], Callab
         run.__signature__ = signature.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
         run.__annotations__ = {each.name: each.annotation for each in [*own, *made]}
         run.first_flags = first  # type: ignore[attr-defined]
+        run.groups = common  # type: ignore[attr-defined]
         run.unrecorded = {  # type: ignore[attr-defined]
             name for group in common.values() for name in named(group, recorded=False)
         }
