@@ -45,7 +45,7 @@ class RunOptions(DeviceOption):
     """``--change``: With --resume, let arguments change the steps from here on; RUN records it."""
     force: bool = option(False, recorded=False)
     """``--force``: Replace the RUN that --out names, if there is one, once training can begin."""
-    keep_checkpoints: bool = option(False, recorded=False)
+    keep_checkpoints: bool = option(False)
     """``--keep-checkpoints``: Keep RUN/checkpoints when the run is finished."""
     keep_every: int | None = option(None, at_least=1)
     """``--keep-every N``: Keep the checkpoint of every Nth --save-steps for good."""
