@@ -33,10 +33,10 @@ import numpy as np
 from benchmarks.harness.datasets import data_folder, wikipedia_lines
 from benchmarks.harness.rounds import at_least, in_turn, note, script_parser
 from tidybert.cluster.file_job import run_job
-from tidybert.cluster.file_work import Advance, EmbedWork, FileWork
 from tidybert.cluster.input_files import InputFile, input_files
 from tidybert.files.reading import ReadReport
 from tidybert.files.text_files import SUFFIXES
+from tidybert.inference.text_jobs import Advance, EmbedJob, FileJob
 from tidybert.storage.atomic_files import atomic_write_text, file_sha256
 from tidybert.storage.part_file import Written
 from tidybert.system.cores import available_cores
@@ -53,7 +53,7 @@ def makespan(seconds: Sequence[float], num_workers: int) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SleepWork(FileWork):
+class SleepJob(FileJob):
     """Sleeps for as many seconds as the file says."""
 
     name: ClassVar = "sleep"
@@ -62,7 +62,7 @@ class SleepWork(FileWork):
     def load(self) -> Any:
         return SimpleNamespace(fingerprint="none")
 
-    def write(
+    def write_file(
         self, opened: Any, source: Path, target: Path, report: ReadReport, advance: Advance
     ) -> Written:
         time.sleep(float(source.read_text()))
@@ -87,16 +87,16 @@ class Rate:
         return (num_rows - before) / (time.perf_counter() - begun)
 
 
-def one_process(work: EmbedWork, files: Sequence[InputFile], out: Path) -> float:
+def one_process(work: EmbedJob, files: Sequence[InputFile], out: Path) -> float:
     """Rows a second of the same work here, one file after the other."""
     opened, done, rate = work.load(), 0, Rate()
     for file in files:
         target = out / f"{file.name}{work.suffix}"
-        done += work.write(opened, Path(file.path), target, ReadReport(), rate).num_texts
+        done += work.write_file(opened, Path(file.path), target, ReadReport(), rate).num_texts
     return rate.until_now(done)
 
 
-def on_ray(work: EmbedWork, files: Sequence[InputFile], out: Path) -> dict[str, float]:
+def on_ray(work: EmbedJob, files: Sequence[InputFile], out: Path) -> dict[str, float]:
     """Rows a second on Ray, the seconds before the first ones, and a worker's MiB at most."""
     begun, rate, most = time.perf_counter(), Rate(), 0
 
@@ -132,7 +132,7 @@ def bench(
 ) -> dict[str, Any]:
     _, lines = wikipedia_lines(num_texts)
     lines = [line[:most] for line in islice(cycle(lines), num_texts)]
-    work = EmbedWork(model=model, options={"precision": "float32"})
+    work = EmbedJob(model=model, options={"precision": "float32"})
     samples: dict[str, list[Any]] = {"one process": [], "Ray": []}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -216,7 +216,7 @@ def check_plan(num_workers: int, num_files: int) -> tuple[float, float]:
         try:
             files = input_files(str(source), SUFFIXES)
             begun: list[float] = []
-            work = SleepWork(model="none")
+            work = SleepJob(model="none")
             out = Path(folder) / "out"
             run_job(
                 work,

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from tidybert.cluster import corpus_job
-from tidybert.cluster.corpus_job import CorpusWork, build_corpus_on_cluster, duplicates, read_part
+from tidybert.cluster.corpus_job import (
+    CorpusFileJob,
+    build_corpus_on_cluster,
+    duplicates,
+    read_part,
+)
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.documents import CorpusOptions, CorpusReport
 from tidybert.corpus.new_documents import Reading
@@ -63,7 +68,7 @@ def test_the_bytes_are_those_of_one_process(corpus: Path, tiny_model: Path, tmp_
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
     ours, theirs = CorpusReport(), CorpusReport()
     build_corpus([corpus], tokenizer, tmp_path / "one", held_out=0.2, report=theirs)
-    work = CorpusWork(model=str(tiny_model))
+    work = CorpusFileJob(model=str(tiny_model))
 
     manifest = build_corpus_on_cluster(
         [corpus], work, tmp_path / "many", cluster="here", held_out=0.2, report=ours
@@ -81,7 +86,7 @@ def test_a_build_that_was_stopped_goes_on_from_the_parts(
 ) -> None:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
     build_corpus([corpus], tokenizer, tmp_path / "one", held_out=0.2)
-    work = CorpusWork(model=str(tiny_model))
+    work = CorpusFileJob(model=str(tiny_model))
     # A block for each three documents, synced at once.
     monkeypatch.setattr("tidybert.corpus.new_documents.BLOCK_DOCUMENTS", 3)
     monkeypatch.setattr("tidybert.corpus.building.SYNC_SECONDS", 0)
@@ -104,11 +109,11 @@ def test_a_build_that_was_stopped_goes_on_from_the_parts(
 def test_each_share_finds_its_own_duplicates(
     corpus: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    work = CorpusWork(model=str(tiny_model))
+    work = CorpusFileJob(model=str(tiny_model))
     parts = []
     for file in sorted(corpus.rglob("*.txt")):
         parts.append(tmp_path / f"{file.name}.part")
-        work.write(work.load(), file, parts[-1], ReadReport(), lambda num: None)
+        work.write_file(work.load(), file, parts[-1], ReadReport(), lambda num: None)
 
     whole = duplicates(parts, 0, 1).tolist()
     shared = [place for each in range(5) for place in duplicates(parts, each, 5).tolist()]
@@ -121,10 +126,10 @@ def test_each_share_finds_its_own_duplicates(
 def test_bad_lines_are_reported_as_by_one_process(tiny_model: Path, tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     file.write_text('{"text": "the red fox"}\n{"txt": 1}\n')
-    work = CorpusWork(model=str(tiny_model), corpus=CorpusOptions(skip_bad_rows=True))
+    work = CorpusFileJob(model=str(tiny_model), corpus=CorpusOptions(skip_bad_rows=True))
     report, reading = CorpusReport(), Reading()
 
-    work.write(work.load(), file, tmp_path / "part", ReadReport(), lambda num: None)
+    work.write_file(work.load(), file, tmp_path / "part", ReadReport(), lambda num: None)
     list(read_part(tmp_path / "part", str(file), reading, report))
 
     assert report.num_problems == 1
@@ -132,9 +137,9 @@ def test_bad_lines_are_reported_as_by_one_process(tiny_model: Path, tmp_path: Pa
 
 
 def test_a_damaged_part_is_an_error(corpus: Path, tiny_model: Path, tmp_path: Path) -> None:
-    work = CorpusWork(model=str(tiny_model))
+    work = CorpusFileJob(model=str(tiny_model))
     part = tmp_path / "part"
-    work.write(work.load(), corpus / "a.txt", part, ReadReport(), lambda num: None)
+    work.write_file(work.load(), corpus / "a.txt", part, ReadReport(), lambda num: None)
     part.write_bytes(part.read_bytes()[:-100])
 
     with pytest.raises(DataError, match="damaged"):

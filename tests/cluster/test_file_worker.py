@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tidybert import Predictor
-from tidybert.cluster.file_work import EmbedWork, PredictWork
 from tidybert.cluster.input_files import FileDone, InputFile, input_files, this_version
 from tidybert.cluster.ray_engine import FileWorker, Outcome
 from tidybert.files.reading import ReadOptions
 from tidybert.files.text_files import SUFFIXES
 from tidybert.inference.answer_files import write_answers
+from tidybert.inference.text_jobs import EmbedJob, PredictJob
 from tidybert.storage.output_lock import output_lock
 
 
@@ -49,7 +49,7 @@ def test_a_file_has_the_bytes_of_the_single_process(
     examples = predictor.task.read(folder / "a.jsonl", need_label=False)
     write_answers(predictor, examples, tmp_path / "alone.jsonl")
 
-    outcome = worker(PredictWork(model=str(tiny_run)), tmp_path / "out")(the_file(folder))
+    outcome = worker(PredictJob(model=str(tiny_run)), tmp_path / "out")(the_file(folder))
 
     done = done_of(outcome)
     assert (done.output, done.num_rows, done.num_skipped) == ("a.jsonl.jsonl", 40, 0)
@@ -63,7 +63,7 @@ def test_bad_rows_fail_the_file_with_its_line_or_are_counted(
 ) -> None:
     with (folder / "a.jsonl").open("a") as file:
         file.write("{}\n")
-    work = PredictWork(model=str(tiny_run))
+    work = PredictJob(model=str(tiny_run))
 
     failed = worker(work, tmp_path / "out")(the_file(folder))
     assert failed.error is not None
@@ -83,7 +83,7 @@ def test_bad_rows_fail_the_file_with_its_line_or_are_counted(
 def test_a_worker_that_differs_stops_the_job(
     folder: Path, tiny_run: Path, tmp_path: Path, expected: dict[str, str], message: str
 ) -> None:
-    work = PredictWork(model=str(tiny_run))
+    work = PredictJob(model=str(tiny_run))
 
     outcome = worker(work, tmp_path / "out", **expected)(the_file(folder))
 
@@ -94,7 +94,7 @@ def test_a_worker_that_differs_stops_the_job(
 
 
 def test_a_worker_without_the_weights_stops_the_job(folder: Path, tmp_path: Path) -> None:
-    work = PredictWork(model=str(tmp_path / "nowhere"))
+    work = PredictJob(model=str(tmp_path / "nowhere"))
     without = FileWorker(work, {"tidybert": this_version(), "model": "x"}, tmp_path)
 
     outcome = without(the_file(folder))
@@ -107,7 +107,7 @@ def test_a_worker_without_the_weights_stops_the_job(folder: Path, tmp_path: Path
 def test_what_is_whole_stays_and_what_is_damaged_or_half_noted_is_made_again(
     folder: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
-    does = worker(PredictWork(model=str(tiny_run)), tmp_path / "out")
+    does = worker(PredictJob(model=str(tiny_run)), tmp_path / "out")
     done = done_of(does(the_file(folder)))
     output = tmp_path / "out" / done.output
     content, made = output.read_bytes(), output.stat().st_ino
@@ -127,7 +127,7 @@ def test_what_is_whole_stays_and_what_is_damaged_or_half_noted_is_made_again(
 def test_a_file_that_changed_since_is_an_error(
     folder: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
-    does = worker(PredictWork(model=str(tiny_run)), tmp_path / "out")
+    does = worker(PredictJob(model=str(tiny_run)), tmp_path / "out")
     done = done_of(does(the_file(folder)))
     (folder / "a.jsonl").write_text('{"text": "another"}\n')
 
@@ -140,7 +140,7 @@ def test_a_file_that_changed_since_is_an_error(
 def test_a_worker_waits_for_one_that_is_being_killed(
     folder: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
-    does = worker(PredictWork(model=str(tiny_run)), tmp_path / "out")
+    does = worker(PredictJob(model=str(tiny_run)), tmp_path / "out")
     does._open()
     held, free = threading.Event(), threading.Event()
 
@@ -178,7 +178,7 @@ def test_a_worker_waits_for_one_that_is_being_killed(
 def test_vectors_of_texts_and_of_tokens(folder: Path, tiny_model: Path, tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    work = EmbedWork(model=str(tiny_model), read=ReadOptions(text="text"))
+    work = EmbedJob(model=str(tiny_model), read=ReadOptions(text="text"))
     texts = done_of(worker(work, tmp_path / "texts out")(the_file(folder)))
     tokens = done_of(worker(replace(work, per_token=True), tmp_path / "tokens")(the_file(folder)))
 

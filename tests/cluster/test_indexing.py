@@ -9,7 +9,7 @@ import pytest
 
 from tidybert import Embedder, Index
 from tidybert.cluster import file_job as indexing
-from tidybert.cluster.file_job import IndexWork, index_files
+from tidybert.cluster.file_job import IndexJob, index_files
 from tidybert.cluster.input_files import InputFile, input_files
 from tidybert.files.text_files import SUFFIXES
 
@@ -30,7 +30,7 @@ def test_an_index_of_files_finds_what_each_file_has(tiny_model: Path, tmp_path: 
     for name, text in (("a", "the red fox"), ("b", "a blue bird"), ("c", "the sea")):
         row = {"text": text, "number": name}
         (tmp_path / "in" / f"{name}.jsonl").write_text(json.dumps(row) + "\n")
-    work = IndexWork(model=str(tiny_model), options={"normalize": True})
+    work = IndexJob(model=str(tiny_model), options={"normalize": True})
     first = files(tmp_path / "in")[:2]
     given: dict[str, Any] = {"cluster": "here"}
     index_files(work, first, tmp_path / "index", **given)

@@ -16,12 +16,12 @@ from tidybert import Index, Predictor
 from tidybert.cli.main import run as shell
 from tidybert.cluster import BatchModel
 from tidybert.cluster.file_job import run_job
-from tidybert.cluster.file_work import PredictWork
 from tidybert.cluster.input_files import InputFile, input_files
 from tidybert.cluster.ray_engine import ray_cluster
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_files import SUFFIXES
 from tidybert.inference.answer_files import write_answers
+from tidybert.inference.text_jobs import PredictJob
 
 pytest.importorskip("ray")
 
@@ -97,13 +97,13 @@ def test_a_killed_worker_changes_no_byte(
 
     killer = threading.Thread(target=kill_one, daemon=True)
     killer.start()
-    report = run_job(PredictWork(model=str(tiny_run)), files(folder), out, cluster=cluster)
+    report = run_job(PredictJob(model=str(tiny_run)), files(folder), out, cluster=cluster)
     killer.join(10)
 
     assert killed
     assert (len(report.done), report.num_rows) == (NUM_FILES, NUM_FILES * NUM_ROWS)
     assert outputs(out) == outputs(alone)
-    again = run_job(PredictWork(model=str(tiny_run)), files(folder), out, cluster=cluster)
+    again = run_job(PredictJob(model=str(tiny_run)), files(folder), out, cluster=cluster)
     assert (len(again.before), again.done) == (NUM_FILES, [])
 
 
@@ -113,7 +113,7 @@ def test_a_bad_file_is_left_for_the_end(
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.jsonl").write_bytes((folder / "0.jsonl").read_bytes())
     (tmp_path / "in" / "1.jsonl").write_text("{}\n")
-    work = PredictWork(model=str(tiny_run))
+    work = PredictJob(model=str(tiny_run))
 
     with pytest.raises(DataError, match=r"1 file failed, and 1 are done(.|\n)*1\.jsonl:1"):
         run_job(
@@ -133,7 +133,7 @@ def test_another_word_for_on_error_is_refused_before_ray_is_asked(
     go: Any = "go"
     with pytest.raises(UsageError, match="expected one of stop, continue"):
         run_job(
-            PredictWork(model=str(tiny_run)),
+            PredictJob(model=str(tiny_run)),
             files(folder),
             tmp_path / "out",
             cluster="nowhere",
@@ -145,7 +145,7 @@ def test_another_word_for_on_error_is_refused_before_ray_is_asked(
 def test_too_many_workers_are_refused(
     cluster: str, folder: Path, tiny_run: Path, tmp_path: Path
 ) -> None:
-    work = PredictWork(model=str(tiny_run))
+    work = PredictJob(model=str(tiny_run))
     with pytest.raises(UsageError, match="CPUs"):
         run_job(work, files(folder), tmp_path / "out", cluster=cluster, num_workers=10_000)
 

@@ -17,11 +17,11 @@ from safetensors.numpy import load_file
 
 from tidybert import Embedder, Index, Predictor
 from tidybert.cli.main import run as shell
-from tidybert.cluster.file_work import PredictWork
 from tidybert.cluster.input_files import begin_manifest, input_files, job_line
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
+from tidybert.inference.text_jobs import PredictJob
 
 OLD = Path(__file__).parent / "old"
 COMMANDS = dict(line.split(": ", 1) for line in (OLD / "commands.txt").read_text().splitlines())
@@ -179,7 +179,7 @@ def test_a_half_written_file_goes_on(name: str, capsys: pytest.CaptureFixture[st
 
 
 def test_a_job_on_a_cluster_knows_what_is_done() -> None:
-    work = PredictWork(
+    work = PredictJob(
         model="whole/run", options={"device": "cpu", "precision": "auto"}, read=ReadOptions()
     )
     job = job_line(work.name, work.fingerprint(), work.settings())

@@ -159,25 +159,6 @@ class RowTable:
         self._console.print(table, width=min(self._console.width, MAX_WIDTH))
 
 
-def note_texts_done(
-    out: Path | None,
-    num_texts: int,
-    num_truncated: int,
-    seconds: float,
-    num_resumed: int = 0,
-    more: str = "",
-) -> None:
-    """Note that a command has done its work on texts, and how fast.
-
-    An earlier run has done ``num_resumed`` of them.  ``more`` ends the line.
-    """
-    rate = f" ({(num_texts - num_resumed) / seconds:,.0f} texts/s)" if seconds else ""
-    note(
-        f"{'' if out is None else f'{out}: '}{num_texts:,} texts in {clock(seconds)}{rate}, "
-        f"{num_truncated:,} truncated{more}"
-    )
-
-
 def check_format(run: str, path: str, options: ReadOptions) -> None:
     """Refuse a --format that the task of RUN does not read, before its model is loaded."""
     if options.format is not None:

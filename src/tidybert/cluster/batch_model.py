@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidybert.cluster.file_work import EmbedWork, FileWork, PredictWork
 from tidybert.data.features import example_features
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.reading import ReadOptions
@@ -14,6 +13,7 @@ from tidybert.files.text_files import read_examples
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import LARGEST_CHUNK
 from tidybert.inference.predictor import Predictor
+from tidybert.inference.text_jobs import EmbedJob, FileJob, PredictJob
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.cores import use_threads
 
@@ -70,7 +70,7 @@ def answer_table(answers: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.
     )
 
 
-JOBS: Final[dict[str, type[FileWork]]] = {"predict": PredictWork, "embed": EmbedWork}
+JOBS: Final[dict[str, type[FileJob]]] = {"predict": PredictJob, "embed": EmbedJob}
 
 
 class BatchModel:

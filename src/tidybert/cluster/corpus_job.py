@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidybert.cluster.file_job import JobReport, run_job
-from tidybert.cluster.file_work import Advance, FileWork
 from tidybert.cluster.input_files import InputFile
 from tidybert.cluster.ray_engine import ray_cluster
 from tidybert.corpus.building import build_corpus
@@ -38,6 +37,7 @@ from tidybert.corpus.tokenizing import tokenized
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.reading import ReadReport
 from tidybert.files.rows import Problem
+from tidybert.inference.text_jobs import Advance, FileJob
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import json_checksum
 from tidybert.storage.output_lock import output_lock
@@ -66,7 +66,7 @@ class PartBlock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CorpusWork(FileWork):
+class CorpusFileJob(FileJob):
     """Reads, hashes and tokenises each file; ``model`` has the vocabulary."""
 
     corpus: CorpusOptions = field(default_factory=CorpusOptions)
@@ -79,7 +79,7 @@ class CorpusWork(FileWork):
     def settings(self) -> dict[str, Any]:
         return {"corpus": asdict(self.corpus)}
 
-    def write(
+    def write_file(
         self, opened: Any, source: Path, target: Path, report: ReadReport, advance: Advance
     ) -> Written:
         reading, of_file, all_new = Reading(), CorpusReport(), _AllNew()
@@ -230,7 +230,7 @@ HASHES_AT_ONCE: Final = 2**24
 
 def build_corpus_on_cluster(
     paths: Sequence[str | Path],
-    work: CorpusWork,
+    work: CorpusFileJob,
     directory: str | Path,
     *,
     cluster: str,

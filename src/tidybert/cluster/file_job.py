@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
-from tidybert.cluster.file_work import EmbedWork, FileWork
 from tidybert.cluster.input_files import FileDone, InputFile, add_done, begin_manifest, job_line
 from tidybert.cluster.ray_engine import RayCluster, ray_cluster
 from tidybert.errors import DataError, TidyBertError, UsageError, param
@@ -20,7 +19,14 @@ from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.inference.answer_files import Chunk
-from tidybert.search.index_files import INDEX_FILE, open_state, text_batches, write_index
+from tidybert.inference.text_jobs import FileJob
+from tidybert.search.index_files import (
+    INDEX_FILE,
+    IndexJob,
+    open_state,
+    text_batches,
+    write_index,
+)
 from tidybert.storage.opening import present
 from tidybert.storage.output_lock import output_lock
 from tidybert.storage.own_files import remove_tree
@@ -51,7 +57,7 @@ class JobReport:
 
 
 def run_job(
-    work: FileWork,
+    work: FileJob,
     files: Sequence[InputFile],
     directory: Path,
     *,
@@ -150,19 +156,11 @@ FILE_COLUMN: Final = "file"
 _CHUNK: Final = 1024
 
 
-class IndexWork(EmbedWork):
-    """The vectors of a file alone, to be mapped into memory."""
-
-    name: ClassVar = "index"
-    suffix: ClassVar = ".npy"
-
-
 def index_files(
-    work: IndexWork,
+    work: IndexJob,
     files: Sequence[InputFile],
     directory: Path,
     *,
-    dtype: str = "float32",
     cluster: str,
     num_workers: int | None = None,
     on_error: OnError = "stop",
@@ -197,7 +195,7 @@ def index_files(
             work.load(),
             texts.examples(),
             directory,
-            dtype=dtype,
+            dtype=work.stored,
             model=work.model,
             computed=lambda left: texts.chunks(left, parts, work.suffix),
         )

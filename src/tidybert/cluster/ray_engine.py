@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.cluster.file_work import FileWork
 from tidybert.cluster.input_files import FileDone, InputFile, this_version
 from tidybert.errors import DataError, InUseError, TidyBertError, UsageError, param
 from tidybert.files.reading import ReadReport
+from tidybert.inference.text_jobs import FileJob
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.own_files import make_directory, remove_tree
 from tidybert.storage.part_file import Written
@@ -65,7 +65,7 @@ class FileWorker:
 
     def __init__(
         self,
-        work: FileWork,
+        work: FileJob,
         expected: Mapping[str, str],
         directory: Path,
         num_threads: int = 1,
@@ -152,7 +152,7 @@ class FileWorker:
                 # No line of the manifest is about it: a kill came before that.
                 if target.is_file():
                     remove_tree(target)
-                return self._work.write(self._opened, source, target, report, advance)
+                return self._work.write_file(self._opened, source, target, report, advance)
             except InUseError:
                 if time.monotonic() > until:
                     raise
@@ -237,7 +237,7 @@ class RayCluster:
 
     def outcomes(
         self,
-        work: FileWork,
+        work: FileJob,
         expected: Mapping[str, str],
         directory: Path,
         items: Sequence[Item],
@@ -281,7 +281,7 @@ class _RayWorker:
     """FileWorker as Ray Data calls it: a batch is one file."""
 
     def __init__(
-        self, work: FileWork, expected: Mapping[str, str], directory: Path, count: Any
+        self, work: FileJob, expected: Mapping[str, str], directory: Path, count: Any
     ) -> None:
         self._count = count
         self._worker = FileWorker(work, expected, directory, count=count.set.remote)

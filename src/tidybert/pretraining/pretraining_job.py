@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from tidybert.catalog import is_size
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, param
-from tidybert.options import Options, named, option
+from tidybert.options import Options, option
 from tidybert.pretraining.batches.instance_options import (
     InstanceOptions,
     MaskingOptions,
@@ -129,10 +129,10 @@ Data = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BranchOption(Options):
+class BranchOption:
     PANEL: ClassVar = "Checkpoints"
 
-    branch: str | None = option(None, recorded=False)
+    branch: str | None = None
     """``--branch RUN@STEP``: Begin with a checkpoint of another RUN; its arguments hold for every
     flag that is not given."""
 
@@ -141,28 +141,26 @@ class BranchOption(Options):
 class PretrainingOptions(RunOptions, BranchOption):
     """The options of a pre-training beside its groups, each a flag."""
 
-    verify: bool = option(True, recorded=False)
+    verify: bool = True
     """``--verify/--no-verify``: First compare the corpus with its checksums, a second per GB."""
-    cache_gb: float = option(CACHE_GB, recorded=False)
+    cache_gb: float = CACHE_GB
     """Most gigabytes of corpora from other machines to keep on this one; those used longest ago go
     first."""
-    probe: list[str] | None = option(None)
+    probe: list[str] | None = None
     """``--probe FILE``: Labelled texts: each evaluation fits a linear probe to the frozen states of
     up to 1,000 and logs its accuracy. Repeatable."""
-    # Its help is that of RunOptions.  Checkpoints are large, so a repeated run decides anew.
-    keep_checkpoints: bool = option(False, recorded=False)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextCorpusOptions(Options):
+class TextCorpusOptions:
     """How a language model's text becomes a corpus; only for text, not for a corpus."""
 
     PANEL: ClassVar = "Data"
 
-    vocab: str | None = option(None)
+    vocab: str | None = None
     """``--vocab MODEL``: Model or directory whose vocabulary to use for text. If not set: all words
     and characters of the text."""
-    held_out: float | None = option(None)
+    held_out: float | None = None
     """Fraction of the text's documents kept apart to measure on. If not set: 0.005."""
 
 
@@ -198,10 +196,9 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
         found = {
             "model": str(self.model),
             "data": data if len(data) > 1 else data[0],
-            **{name: getattr(self, name) for name in named(PretrainingOptions, recorded=True)},
+            "device": self.device,
+            "keep_every": self.keep_every,
         }
-        if not isinstance(self.instances, NextTokenOptions):
-            return {**found, **asdict(self.shape)}
-        # A language model's states are not probed.
-        del found["probe"]
-        return {**found, "vocab": self.vocab, "held_out": self.held_out}
+        if isinstance(self.instances, NextTokenOptions):
+            return {**found, "vocab": self.vocab, "held_out": self.held_out}
+        return {**found, "probe": self.probe, **asdict(self.shape)}

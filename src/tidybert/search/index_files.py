@@ -15,21 +15,24 @@ import mmap
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tidybert.catalog import PRETRAINED
 from tidybert.errors import LINE, DataError, DiskError, TidyBertError, UsageError, param
+from tidybert.files.reading import ReadReport
 from tidybert.files.rows import count_of, has_lone_surrogate
 from tidybert.files.text_examples import TextExample
+from tidybert.files.text_files import read_examples
 from tidybert.inference.answer_files import Chunk, Layout, chunk_size, embedded_chunks, npy_header
 from tidybert.inference.embedding import Embedder
+from tidybert.inference.text_jobs import Advance, EmbedJob
 from tidybert.modeling.kernels.nearest_vectors import DTYPES
 from tidybert.storage.atomic_files import atomic_write_json
 from tidybert.storage.json_objects import json_checksum, plain_json, read_json_object
@@ -478,3 +481,39 @@ def _refuse_pairs(examples: Sequence[TextExample]) -> None:
 def _chain(first: TextExample, left: Iterator[TextExample]) -> Iterator[TextExample]:
     yield first
     yield from left
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexJob(EmbedJob):
+    """An index of a file's texts, whose vectors are ``stored`` as float32, float16 or int8.
+
+    A worker of a cluster writes the vectors of its file alone, to be mapped into memory.
+    """
+
+    stored: str = "float32"
+    name: ClassVar = "index"
+    suffix: ClassVar = ".npy"
+
+    @contextmanager
+    def alone(self, target: Path, resume: bool) -> Iterator[Any]:
+        with output_lock(target) as lock:
+            yield lock
+
+    def examples(self, opened: Any, source: str | Path, report: ReadReport) -> Iterator[Any]:
+        """The texts of a file with the other columns of their rows."""
+        return read_examples.with_details(keep_columns=True)(
+            source, self.read, need_label=False, skip_bad_rows=self.skip_bad_rows, report=report
+        )
+
+    def write(
+        self, opened: Embedder, texts: Iterable[Any], target: Path, resume: bool, advance: Advance
+    ) -> Written:
+        return write_index(
+            opened, texts, target, dtype=self.stored, model=self.model, advance=advance
+        )
+
+    def write_file(
+        self, opened: Any, source: Path, target: Path, report: ReadReport, advance: Advance
+    ) -> Written:
+        texts = super().examples(opened, source, report)
+        return super().write(opened, texts, target, resume=True, advance=advance)

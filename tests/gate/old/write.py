@@ -22,6 +22,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[3]))
 import tidybert.search.index_writer
 from tests.faults.fork_server import Faults
+from tidybert.cluster.file_work import PredictWork
 from tidybert.cluster.file_worker import FileWorker
 from tidybert.cluster.job_record import add_done, begin_manifest, job_line
 from tidybert.files.read_options import ReadOptions
@@ -31,7 +32,6 @@ import tidybert.corpus.new_documents
 import tidybert.storage.part_file
 from tidybert.checkpoints.tensor_files import write_tensors
 from tidybert.cli.main import run as shell
-from tidybert.cluster.file_work import PredictWork
 from tidybert.cluster.input_files import input_files
 from tidybert.configuration import BertConfig
 from tidybert.modeling import BertModel

@@ -1,18 +1,14 @@
 """``tidybert embed``: frozen features, into a file or as JSON lines on stdout."""
 
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from tidybert.cli import flags
-from tidybert.cli.cluster_work import refuse_cluster_flags, run_on_cluster
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note_reading, note_texts_done, resumable
-from tidybert.cli.progress import shown_texts
+from tidybert.cli.text_job import run_text_job
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
 from tidybert.options import option
@@ -73,89 +69,45 @@ def embed(
 
     The paper's best features for tagging are --pooling token --layers last4.
     """
-    from tidybert.storage.part_file import new_file
+    from tidybert.files.text_files import read_examples
+    from tidybert.inference.forward import as_it_comes
+    from tidybert.inference.text_jobs import EmbedJob
 
     _check(given)
-    if given.cluster is not None:
-        _embed_on_cluster(model, file, given, read)
-        return
-    refuse_cluster_flags(given)
-    if given.out is None:
-        _embed(model, file, given, read)
-    else:
-        with new_file(given.out, given.resume):
-            _embed(model, file, given, read)
-
-
-def _embed_on_cluster(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
-    from tidybert.cluster.file_job import run_job
-    from tidybert.cluster.file_work import EmbedWork
-
     per_token = given.pooling == "token"
-    work = EmbedWork(
+    job = EmbedJob(
         model=model,
-        options={**_options(given), "pooling": None if per_token else given.pooling},
+        options={
+            "pooling": None if per_token else given.pooling,
+            **{
+                name: getattr(given, name)
+                for name in (
+                    *("layers", "combine", "normalize", "max_seq_length", "prompt", "prompt_name"),
+                    *("truncate_dim", "device", "precision", "allow_pickle"),
+                )
+            },
+        },
         read=read,
         skip_bad_rows=given.skip_bad_rows,
         per_token=per_token,
         dtype=given.dtype,
     )
-    run_on_cluster(partial(run_job, work), file, given.out, given, "embedding")
+    if given.cluster is None:
+        read_examples.formats.check(file, read.format)
 
+    def show(embedder: "Embedder", examples: "Iterator[TextExample]") -> tuple[int, int]:
+        with as_it_comes(examples, file) as coming:
+            return _print(embedder, coming, job.layout(embedder))
 
-def _options(given: EmbedFlags) -> dict[str, Any]:
-    """The arguments of Embedder, but its pooling."""
-    return {
-        name: getattr(given, name)
-        for name in (
-            *("layers", "combine", "normalize", "max_seq_length", "prompt", "prompt_name"),
-            *("truncate_dim", "device", "precision", "allow_pickle"),
-        )
-    }
-
-
-def _embed(model: str, file: str, given: EmbedFlags, read: ReadOptions) -> None:
-    from tidybert.files.reading import ReadReport
-    from tidybert.files.text_files import read_examples
-    from tidybert.inference.answer_files import Layout, format_of, write_vectors
-    from tidybert.inference.embedding import Embedder
-    from tidybert.inference.forward import as_it_comes
-
-    read_examples.formats.check(file, read.format)
-    pooling = None if given.pooling == "token" else cast(Any, given.pooling)
-    embedder = Embedder(model, pooling=pooling, **_options(given))
-    per_token = given.pooling == "token"
-    width = embedder.token_dimension if per_token else embedder.dimension
-    layout = Layout(width, per_token, given.dtype)
-
-    def examples(report: ReadReport) -> "Iterator[TextExample]":
-        return read_examples(
-            file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
-        )
-
-    report = ReadReport()
-    out = given.out
-    begun = time.monotonic()
-    if out is None:
-        with as_it_comes(examples(report), file) as coming:
-            num_texts, num_truncated = _print(embedder, coming, layout)
-        num_resumed = 0
-    else:
-        kind = format_of(out, layout)
-        # A first reading finds bad rows before the work, and counts the texts for the time left.
-        total = sum(1 for _ in examples(report)) if Path(file).is_file() else None
-        texts = examples(report if total is None else ReadReport())
-        with resumable(out, given.resume), shown_texts("embedding", total) as advance:
-            written = write_vectors(
-                embedder, texts, out, kind, resume=given.resume, advance=advance
-            )
-        num_texts, num_truncated = written.num_texts, written.num_truncated
-        num_resumed = written.num_resumed
-    seconds = time.monotonic() - begun
-    cut = f"texts were cut to {embedder.max_seq_length} tokens"
-    note_reading(report, num_truncated, num_texts, cut)
-    more = f"; {layout.dimension} numbers a vector"
-    note_texts_done(out, num_texts, num_truncated, seconds, num_resumed, more)
+    done = run_text_job(
+        job,
+        file,
+        given,
+        "embedding",
+        show=show,
+    )
+    if done is not None:
+        done.note(given.out, f"; {job.layout(done.opened).dimension} numbers a vector")
 
 
 def _check(given: EmbedFlags) -> None:
@@ -168,8 +120,6 @@ def _check(given: EmbedFlags) -> None:
     ):
         if value is not None and value not in known:
             raise UsageError(f"{flag} {value!r}: expected one of {', '.join(known)}")
-    if given.resume and given.out is None:
-        raise UsageError("--resume needs --out: standard output keeps nothing to continue")
 
 
 def _print(

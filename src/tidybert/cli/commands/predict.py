@@ -4,27 +4,17 @@ import io
 import os
 import shlex
 import sys
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tidybert.checkpoints.example_kinds import TEXT_OR_PAIR
 from tidybert.cli import flags
-from tidybert.cli.cluster_work import refuse_cluster_flags, run_on_cluster
 from tidybert.cli.flags import takes
-from tidybert.cli.output import (
-    check_format,
-    note,
-    note_reading,
-    note_texts_done,
-    print_answers,
-    resumable,
-)
-from tidybert.cli.progress import shown_texts
+from tidybert.cli.output import check_format, note, print_answers
+from tidybert.cli.text_job import run_text_job
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import ReadOptions
 from tidybert.options import option
@@ -70,102 +60,47 @@ def predict(
     A file or another program gets a JSON line for each text: the task's answer (a label, a value,
     a choice, an answer, entities), its scores, num_tokens and truncated. A terminal gets a table.
     """
-    from tidybert.storage.part_file import new_file
+    from tidybert.inference.text_jobs import PredictJob
 
     if given.cluster is not None:
-        _predict_on_cluster(run, file, given, read)
-        return
-    refuse_cluster_flags(given)
-    if given.out is None:
-        if given.resume:
-            raise UsageError("--resume needs --out: standard output keeps nothing to continue")
-        _predict(run, file, given, read)
+        for flag, is_given in (
+            ("--input", given.input),
+            ("--json", given.json),
+            ("--official-format", given.official_format),
+        ):
+            if is_given:
+                raise UsageError(f"{flag} does not go with --cluster, which writes JSON lines")
     else:
-        with new_file(given.out, given.resume):
-            _predict(run, file, given, read)
-
-
-def _predict_on_cluster(run: str, file: str, given: PredictFlags, read: ReadOptions) -> None:
-    from tidybert.cluster.file_job import run_job
-    from tidybert.cluster.file_work import PredictWork
-
-    for flag, is_given in (
-        ("--input", given.input),
-        ("--json", given.json),
-        ("--official-format", given.official_format),
-    ):
-        if is_given:
-            raise UsageError(f"{flag} does not go with --cluster, which writes JSON lines")
-    options = {
-        name: getattr(given, name)
-        for name in ("device", "precision", "max_seq_length", "allow_pickle")
-    }
-    work = PredictWork(
+        check_format(run, file, read)
+        _check_file(run, file, given.input)
+    job = PredictJob(
         model=run,
-        options=options,
+        options={
+            name: getattr(given, name)
+            for name in ("device", "precision", "max_seq_length", "allow_pickle")
+        },
         read=read,
         skip_bad_rows=given.skip_bad_rows,
         top_k=given.top_k,
+        official=given.official_format,
     )
-    run_on_cluster(partial(run_job, work), file, given.out, given, "answering")
+    texts = given.input
 
+    def show(predictor: "Predictor", examples: Iterator[Any]) -> tuple[int, int]:
+        if sys.stdout.isatty() and not (given.json or given.official_format):
+            return _print_table(predictor, examples, file, given.top_k)
+        return _print(predictor, examples, file, job.form)
 
-def _predict(run: str, file: str, given: PredictFlags, read: ReadOptions) -> None:
-    from tidybert.files.reading import ReadReport
-    from tidybert.inference.answer_files import LINES, OFFICIAL, top_lines, write_answers
-    from tidybert.inference.predictor import Predictor
-
-    check_format(run, file, read)
-    _check_file(run, file, given.input)
-    predictor = Predictor(
-        run,
-        device=given.device,
-        precision=cast(Any, given.precision),
-        max_seq_length=given.max_seq_length,
-        allow_pickle=given.allow_pickle,
+    done = run_text_job(
+        job,
+        file,
+        given,
+        "answering",
+        examples=(lambda predictor: iter([_example(predictor, texts)])) if texts else None,
+        show=show,
     )
-    task = predictor.task
-    if given.official_format and task.name != "answer":
-        raise UsageError(
-            f"--official-format is for answers to questions, but {run} was trained to {task.name}"
-        )
-    _check_top_k(given, predictor)
-    form = OFFICIAL if given.official_format else LINES
-    if given.top_k is not None:
-        form = top_lines(given.top_k)
-
-    def examples(report: ReadReport) -> Iterator[Any]:
-        if given.input:
-            return iter([_example(predictor, given.input)])
-        return task.read(
-            file,
-            read,
-            need_label=False,
-            skip_bad_rows=given.skip_bad_rows,
-            report=report,
-            like=predictor.reading,
-        )
-
-    report = ReadReport()
-    if given.out is None:
-        is_for_people = sys.stdout.isatty() and not (given.json or given.official_format)
-        if is_for_people:
-            answered, truncated = _print_table(predictor, examples(report), file, given.top_k)
-        else:
-            answered, truncated = _print(predictor, examples(report), file, form)
-    else:
-        # A first reading finds bad rows before the work.
-        total = sum(1 for _ in examples(report)) if Path(file).is_file() else None
-        texts = examples(report if total is None else ReadReport())
-        begun = time.monotonic()
-        with resumable(given.out, given.resume), shown_texts("answering", total) as advance:
-            written = write_answers(
-                predictor, texts, given.out, form, resume=given.resume, advance=advance
-            )
-        answered, truncated = written.num_texts, written.num_truncated
-        seconds = time.monotonic() - begun
-        note_texts_done(given.out, answered, truncated, seconds, written.num_resumed)
-    note_reading(report, truncated, answered, f"examples {task.truncation}")
+    if done is not None and given.out is not None:
+        done.note(given.out)
 
 
 def _check_file(run: str, file: str, texts: Sequence[str] | None) -> None:
@@ -179,18 +114,6 @@ def _check_file(run: str, file: str, texts: Sequence[str] | None) -> None:
         raise DataError(f"{file}: no such file; to answer a text: {answer}")
     if file == "-" and sys.stdin is not None and sys.stdin.isatty():
         note("reading texts from the keyboard, one a line; Ctrl-D ends them")
-
-
-def _check_top_k(given: PredictFlags, predictor: "Predictor") -> None:
-    from tidybert.tasks.text_task import TextTask
-
-    names = predictor.task.names if isinstance(predictor.task, TextTask) else ()
-    if given.top_k is None:
-        return
-    if not names or given.official_format:
-        raise UsageError("--top-k is for models that classify, and their usual output")
-    if given.top_k > len(names):
-        raise UsageError(f"--top-k is {given.top_k}; expected 1 to {len(names)}, the classes")
 
 
 def _example(predictor: "Predictor", texts: Sequence[str]) -> Any:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidybert.cli import flags
-from tidybert.cli.cluster_work import note_begin, refuse_cluster_flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_progress, shown_texts
+from tidybert.cli.text_job import note_begin, refuse_cluster_flags
 from tidybert.corpus.documents import CorpusOptions
 from tidybert.errors import UsageError
 from tidybert.options import option
@@ -105,7 +105,7 @@ def _note_held_out(manifest: "Manifest", asked: float) -> None:
 
 
 def _build_on_cluster(corpus: list[str], given: BuildCorpusFlags, read: CorpusOptions) -> None:
-    from tidybert.cluster.corpus_job import CorpusWork, build_corpus_on_cluster
+    from tidybert.cluster.corpus_job import CorpusFileJob, build_corpus_on_cluster
     from tidybert.corpus.documents import CorpusReport
 
     assert given.cluster is not None
@@ -127,7 +127,7 @@ def _build_on_cluster(corpus: list[str], given: BuildCorpusFlags, read: CorpusOp
 
         manifest = build_corpus_on_cluster(
             corpus,
-            CorpusWork(model=given.vocab, corpus=read),
+            CorpusFileJob(model=given.vocab, corpus=read),
             given.out,
             cluster=given.cluster,
             num_workers=given.cluster_workers,
