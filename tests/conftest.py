@@ -524,7 +524,7 @@ LOADED_BY_COMMANDS = (
     "tidybert.pretraining.pretraining_run",
     "tidybert.reporting.evaluation",
     "tidybert.reporting.writing",
-    "tidybert.server.workers",
+    "tidybert.server.process",
 )
 
 

@@ -18,7 +18,7 @@ from tests.conftest import server_on_a_thread
 
 from tidybert.cli.main import run
 from tidybert.errors import UsageError
-from tidybert.server import process, workers
+from tidybert.server import process
 from tidybert.server.engine import Engine
 from tidybert.server.settings import ServerSettings
 
@@ -182,7 +182,7 @@ def test_a_run_that_was_changed_is_refused_by_the_name_of_its_file(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workers, "log_as_json", lambda **_given: None)
+    monkeypatch.setattr(process, "log_as_json", lambda **_given: None)
     file = own_copy("colours") / name
     content = bytearray(file.read_bytes())
     content[-2] ^= 1

@@ -5,7 +5,7 @@ import logging
 import sys
 
 from tidybert.errors import WeightsError
-from tidybert.server.json_answers import JsonLines
+from tidybert.server.process import JsonLines
 
 
 def line_of(error: Exception) -> dict[str, object]:

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from tidybert.errors import UsageError
-from tidybert.server import workers
+from tidybert.server import process
 from tidybert.server.settings import ServerSettings
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="--workers needs Linux")
@@ -84,10 +84,10 @@ def number_of(figure: str, address: str) -> float:
 
 
 def test_workers_are_for_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workers, "choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(process, "choose_device", lambda name: torch.device("cuda"))
 
     with pytest.raises(UsageError, match=r"workers.*device"):
-        workers.serve(ServerSettings(models={}, workers=2), print)
+        process.serve(ServerSettings(models={}, workers=2), print)
 
 
 def test_workers_share_requests_come_back_reload_and_end_together(

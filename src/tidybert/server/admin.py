@@ -1,22 +1,18 @@
 """Health, metrics, the list of models, and reloading."""
 
-import logging
 import os
 import signal
-from typing import Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
-from tidybert.errors import TidyBertError
 from tidybert.server.door import engine_of
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocols.native import described
+from tidybert.server.settings import LOOPBACK
 
 router = APIRouter(tags=["server"])
-_LOGGER: Final = logging.getLogger(__name__)
-_LOOPBACK: Final = ("127.0.0.1", "::1")
 
 
 @router.get("/v1/models", summary="List the models")
@@ -59,17 +55,13 @@ async def reload(request: Request) -> JsonAnswer:
     workers the answer has status 202, and their parent goes on to open them.
     """
     engine = engine_of(request)
-    is_here = request.client is None or request.client.host in _LOOPBACK
+    is_here = request.client is None or request.client.host in LOOPBACK
     if not engine.settings.keys and not is_here:
         raise Refusal(403, "without API keys only this machine may reload")
     if engine.worker is not None:
         os.kill(engine.worker.parent, signal.SIGHUP)
         return JsonAnswer({"models": list(engine.models)}, 202)
-    try:
-        await engine.reload()
-    except TidyBertError:
-        _LOGGER.exception("reloading failed; the old models stay")
-        raise Refusal(
-            500, "a model cannot be opened, so the old ones stay; the server's log says why"
-        ) from None
+    if not await engine.reload():
+        message = "a model cannot be opened, so the old ones stay; the server's log says why"
+        raise Refusal(500, message)
     return JsonAnswer({"models": list(engine.models)})

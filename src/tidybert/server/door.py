@@ -118,11 +118,8 @@ def refused(refusal: Refusal, shape: Shape = native_shape) -> JsonAnswer:
 class Door:
     """The outermost part of the app.
 
-    Args:
-        app: the routes.
-        engine: for its settings and meters.
-        shape_of: how a path's protocol writes a Refusal.
-        is_open: whether a method and a path need no key.
+    ``shape_of`` says how a path's protocol writes a Refusal, ``is_open`` whether a method and a
+    path need no key.
     """
 
     def __init__(
@@ -132,10 +129,8 @@ class Door:
         shape_of: Callable[[str], Shape],
         is_open: Callable[[str, str], bool],
     ) -> None:
-        self._app = app
-        self._engine = engine
-        self._shape_of = shape_of
-        self._is_open = is_open
+        self._app, self._engine = app, engine
+        self._shape_of, self._is_open = shape_of, is_open
         self._max_body = engine.settings.max_body
         self._hosts = HostCheck(engine.settings)
         # Random bytes for each request would cost more than all else in this file.
@@ -182,18 +177,14 @@ class Door:
             route = getattr(scope.get("route"), "path", "none")
             self._engine.meters.requests.labels(route, status).inc()
             if _LOGGER.isEnabledFor(logging.INFO):
-                _LOGGER.info(
-                    "request",
-                    extra={
-                        "fields": {
-                            "id": request_id,
-                            "method": scope["method"],
-                            "route": route,
-                            "status": status,
-                            "ms": round(1000 * (perf_counter() - begun), 2),
-                        }
-                    },
-                )
+                fields = {
+                    "id": request_id,
+                    "method": scope["method"],
+                    "route": route,
+                    "status": status,
+                    "ms": round(1000 * (perf_counter() - begun), 2),
+                }
+                _LOGGER.info("request", extra={"fields": fields})
 
     async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._hosts.check(scope["method"], scope["headers"])

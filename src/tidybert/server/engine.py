@@ -1,6 +1,7 @@
 """The engine: the models of a server, from opening to closing, and what all requests share."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ import torch
 
 from tidybert.checkpoints.sentence_form import POOLINGS
 from tidybert.data.features import Features, text_features
-from tidybert.errors import suggestion
+from tidybert.errors import TidyBertError, suggestion
 from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import check_texts, choose_device
 from tidybert.server.faults import WRONG_TASK, Refusal, as_refusals
@@ -40,6 +41,7 @@ from tidybert.server.work_queue import (
 )
 from tidybert.tokenization.tokenizer import Encoding
 
+_LOGGER: Final = logging.getLogger(__name__)
 _BATCH_TOKENS: Final = {"cpu": 1024, "cuda": 16_384}
 
 
@@ -87,13 +89,19 @@ class Engine:
         self.is_ready = False
         self.stages.close()
 
-    async def reload(self) -> None:
-        """Open all models again; requests that have begun end with the old ones.
+    async def reload(self) -> bool:
+        """Open all models again; False, a line in the log and the old models if that fails.
 
-        Raises what ``open`` raises, and keeps the old models then.
+        Requests that have begun end with the old ones.
         """
         loop = asyncio.get_running_loop()
-        self.models = await loop.run_in_executor(None, open_models, self.settings)
+        try:
+            self.models = await loop.run_in_executor(None, open_models, self.settings)
+        except TidyBertError:
+            _LOGGER.exception("reloading failed; the old models stay")
+            return False
+        _LOGGER.info("the models were opened again")
+        return True
 
     def model(self, name: str | None) -> ServedModel:
         """A model by its name, the first one for None; Refusal 404 if no model has the name."""

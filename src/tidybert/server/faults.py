@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from tidybert.errors import DataError, TextError, TidyBertError, UsageError, in_python
@@ -29,6 +30,7 @@ WRONG_TASK: Final = "wrong_task"
 UNKNOWN_FIELD: Final = "unknown_field"
 
 
+@dataclass(eq=False)
 class Refusal(Exception):
     """A request that is not answered.
 
@@ -36,24 +38,19 @@ class Refusal(Exception):
         status: of HTTP.
         message: for the user: what was given, what was expected; no path, no key, no stack.
         param: the field of the request that is wrong, such as "inputs.3"; None without one.
-        kind: a word that programs can compare; None for that of KINDS.
+        kind: a word that programs can compare; that of KINDS if not given.
         retry_after: seconds after which it may succeed; None where waiting does not help.
     """
 
-    def __init__(
-        self,
-        status: int,
-        message: str,
-        param: str | None = None,
-        kind: str | None = None,
-        retry_after: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.status = status
-        self.message = message
-        self.param = param
-        self.kind = kind or KINDS.get(status, "error")
-        self.retry_after = retry_after
+    status: int
+    message: str
+    param: str | None = None
+    kind: str = ""
+    retry_after: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__(self.message)
+        self.kind = self.kind or KINDS.get(self.status, "error")
 
 
 @contextmanager

@@ -1,57 +1,182 @@
-"""The process of a server: the socket, the signals, and the order in which it starts and ends."""
+"""The processes of a server: the socket, the signals, and the order in which it starts and ends.
+
+One process answers by itself.  Several have a parent, which opens the models and forks: its forks
+share the weights in its memory, which nobody writes, and accept connections of one listening
+socket, so that the end of one loses no connection that waits.
+"""
 
 import asyncio
 import errno
+import gc
 import logging
+import multiprocessing
+import os
 import signal
 import socket
+import sys
+import tempfile
+import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from datetime import UTC, datetime
+from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
+import orjson
+import torch
 import uvicorn
 from fastapi import FastAPI
+from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidybert.catalog import find_model
 from tidybert.errors import TidyBertError, UsageError, param
+from tidybert.inference.loading import choose_device
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
-from tidybert.server.json_answers import log_as_json
-from tidybert.server.served_model import ServedModel
-from tidybert.server.settings import ServerSettings
+from tidybert.server.served_model import ServedModel, open_models
+from tidybert.server.settings import ServerSettings, Worker
+from tidybert.server.work_queue import share
 from tidybert.storage.own_files import remove_tree
 
 _LOGGER: Final = logging.getLogger(__name__)
 # Seconds beyond the deadline for answers that are being sent when the server ends.
-MORE_SECONDS: Final = 5
+_MORE_SECONDS: Final = 5
 # Seconds for the head of a request, and between two requests of a connection.
 HEAD_SECONDS: Final = 30
+_OF_END: Final = {signal.SIGTERM, signal.SIGINT}
+# A worker ends at this one as soon as its clients have gone to others; Windows has no workers.
+_LEAVE: Final = getattr(signal, "SIGUSR1", signal.SIGTERM)
+# A worker that lived for less than these seconds is not replaced before they are over.
+_SHORT_LIFE: Final = 1.0
 
 
-class _Protocol(HttpToolsProtocol):
+def serve(
+    settings: ServerSettings,
+    say: Callable[[str], None],
+    *,
+    log_requests: bool = True,
+    listening: Callable[[str], None] = lambda address: None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C, then finish what was taken; SIGHUP opens the models again.
+
+    ``say`` shows a line to the user.  ``listening`` gets the server's address as soon as clients
+    can connect, which is before the models are open.  Raises what ``ServedModel`` raises.
+    """
+    device = choose_device(settings.device).type
+    if settings.workers > 1:
+        where = param("workers", settings.workers)
+        if sys.platform != "linux":
+            raise UsageError(f"{where}: only Linux shares the weights")
+        if device != "cpu":
+            raise UsageError(
+                f"{where}: several processes need {param('device', 'cpu')}; one process keeps a "
+                "GPU busy"
+            )
+    for path in settings.models.values():
+        # A misspelt name is refused before anybody can connect.
+        find_model(path)
+    log_as_json(requests=log_requests)
+    with listening_on(settings) as bound:
+        if settings.unix_socket is not None:
+            address = str(settings.unix_socket)
+        else:
+            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            address = f"http://{host}:{bound.getsockname()[1]}"
+        listening(address)
+
+        def ready(models: Mapping[str, ServedModel]) -> None:
+            for each in models.values():
+                say(f"{each.name}: {', '.join(each.heads)}")
+            workers = f", {settings.workers} workers" if settings.workers > 1 else ""
+            say(f"ready on {address}{workers}")
+
+        if settings.workers > 1:
+            _lead(settings, bound, ready)
+        else:
+            with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+                runner.run(_answer_alone(Engine(settings), bound, ready))
+
+
+def listening_on(settings: ServerSettings) -> socket.socket:
+    """A socket that listens on the path, or the host and port; UsageError if that cannot be."""
+    path, host, port = settings.unix_socket, settings.host, settings.port
+    if path is not None:
+        bound = socket.socket(socket.AF_UNIX)
+        where, advice = param("unix_socket", path), ""
+    else:
+        bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        where = f"{param('host', host)} {param('port', port)}"
+        advice = f"; end the program that uses the port, or give another {param('port')}"
+    try:
+        if path is None:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((host, port))
+        else:
+            if path.is_socket():
+                with socket.socket(socket.AF_UNIX) as other, suppress(ConnectionRefusedError):
+                    other.connect(str(path))
+                    raise OSError(errno.EADDRINUSE, "another program listens there")
+                # A server that was killed left it.
+                remove_tree(path)
+            bound.bind(str(path))
+            # A proxy may run as another user; its way there goes through the folder's permissions.
+            path.chmod(0o666)
+        # Another server may be bound to the port and listen already.
+        bound.listen()
+    except OSError as error:
+        bound.close()
+        reason = error.strerror or error
+        raise UsageError(f"{where}: cannot listen there: {reason}{advice}") from None
+    return bound
+
+
+async def _answer_alone(
+    engine: Engine, bound: socket.socket, ready: Callable[[Mapping[str, ServedModel]], None]
+) -> None:
+    """The life of the only process."""
+    server = http_server(make_app(engine), engine.settings)
+    loop = asyncio.get_running_loop()
+    engine.start()
+
+    async def opened() -> None:
+        try:
+            await loop.run_in_executor(None, engine.open)
+        except BaseException:
+            server.should_exit = True
+            raise
+        ready(engine.models)
+
+    opening = asyncio.ensure_future(opened())
+    end_on_signals(server)
+    _reload_on_signal(engine)
+    try:
+        await server.serve([bound])
+        await opening
+    finally:
+        await loop.run_in_executor(None, engine.close)
+
+
+class _PatientProtocol(HttpToolsProtocol):
     """uvicorn's protocol, which gives a client only so long for the head of a request."""
 
     _patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the first request."""
         super().connection_made(transport)
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no more."""
         self._stop_waiting()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """Wait for the end of the head."""
         super().on_message_begin()
         self._wait()
 
     def on_headers_complete(self) -> None:
-        """The head is there; the body has a time of its own."""
+        # The body has a time of its own.
         self._stop_waiting()
         super().on_headers_complete()
 
@@ -69,57 +194,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave the signals as they are."""
         yield
-
-
-def serve(
-    settings: ServerSettings,
-    say: Callable[[str], None],
-    *,
-    log_requests: bool = True,
-    listening: Callable[[str], None] = lambda address: None,
-) -> None:
-    """Serve until SIGTERM or Ctrl-C, then finish what was taken.
-
-    ``say`` shows a line to the user.  ``listening`` gets the server's address as soon as clients
-    can connect, which is before the models are open.  Raises what ``ServedModel`` raises.
-    """
-    for path in settings.models.values():
-        # A misspelt name is refused before anybody can connect.
-        find_model(path)
-    log_as_json(requests=log_requests)
-    engine = Engine(settings)
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(_serve(engine, say, listening))
-
-
-async def _serve(
-    engine: Engine, say: Callable[[str], None], listening: Callable[[str], None]
-) -> None:
-    settings = engine.settings
-    bound = listening_on(settings)
-    listening(address_of(bound, settings))
-    server = http_server(make_app(engine), settings)
-    loop = asyncio.get_running_loop()
-    engine.start()
-
-    async def opened() -> None:
-        try:
-            await loop.run_in_executor(None, engine.open)
-        except BaseException:
-            server.should_exit = True
-            raise
-        say_ready(engine.models, bound, settings, say)
-
-    opening = asyncio.ensure_future(opened())
-    end_on_signals(server)
-    _reload_on_signal(engine)
-    try:
-        await server.serve([bound])
-        await opening
-    finally:
-        await loop.run_in_executor(None, engine.close)
 
 
 def http_server(app: FastAPI, settings: ServerSettings) -> uvicorn.Server:
@@ -131,9 +206,9 @@ def http_server(app: FastAPI, settings: ServerSettings) -> uvicorn.Server:
             access_log=False,
             server_header=False,
             lifespan="off",
-            http=_Protocol,
+            http=_PatientProtocol,
             timeout_keep_alive=HEAD_SECONDS,
-            timeout_graceful_shutdown=int(settings.deadline) + MORE_SECONDS,
+            timeout_graceful_shutdown=int(settings.deadline) + _MORE_SECONDS,
         )
     )
 
@@ -144,7 +219,7 @@ def end_on_signals(server: uvicorn.Server) -> None:
     def end() -> None:
         server.should_exit = True
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _OF_END:
         asyncio.get_running_loop().add_signal_handler(number, end)
 
 
@@ -152,90 +227,216 @@ def _reload_on_signal(engine: Engine) -> None:
     if not hasattr(signal, "SIGHUP"):
         # Windows; POST /admin/reload does the same.
         return
-    reloading: set[asyncio.Task[None]] = set()
-
-    async def reload() -> None:
-        try:
-            await engine.reload()
-            _LOGGER.info("the models were opened again")
-        except TidyBertError:
-            _LOGGER.exception("reloading failed; the old models stay")
+    reloading: set[asyncio.Task[bool]] = set()
 
     def begin_reload() -> None:
-        task = asyncio.ensure_future(reload())
+        task = asyncio.ensure_future(engine.reload())
         reloading.add(task)
         task.add_done_callback(reloading.discard)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, begin_reload)
 
 
-def listening_on(settings: ServerSettings) -> socket.socket:
-    """A socket that listens on the path, or the host and port; UsageError if that cannot be."""
-    if settings.unix_socket is not None:
-        return _listening_at(settings.unix_socket)
-    host, port = settings.host, settings.port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind((host, port))
-        # Another server may be bound to the port and listen already.
-        bound.listen()
-    except OSError as error:
-        bound.close()
-        raise UsageError(
-            f"{param('host', host)} {param('port', port)}: cannot listen there: {error.strerror}; "
-            f"end the program that uses the port, or give another {param('port')}"
-        ) from None
-    return bound
-
-
-def _listening_at(path: Path) -> socket.socket:
-    bound = socket.socket(socket.AF_UNIX)
-    try:
-        if path.is_socket():
-            with socket.socket(socket.AF_UNIX) as other, suppress(ConnectionRefusedError):
-                other.connect(str(path))
-                raise OSError(errno.EADDRINUSE, "another program listens there")
-            # A server that was killed left it.
-            remove_tree(path)
-        bound.bind(str(path))
-        # A proxy may run as another user; its way there goes through the folder's permissions.
-        path.chmod(0o666)
-        bound.listen()
-    except OSError as error:
-        bound.close()
-        raise UsageError(
-            f"{param('unix_socket', path)}: cannot listen there: {error.strerror or error}"
-        ) from None
-    return bound
-
-
-def say_ready(
-    models: Mapping[str, ServedModel],
-    bound: socket.socket,
-    settings: ServerSettings,
-    say: Callable[[str], None],
-) -> None:
-    """Show what each model can do, and where the server listens."""
-    for each in models.values():
-        say(f"{each.name}: {', '.join(each.heads)}")
-    workers = f", {settings.workers} workers" if settings.workers > 1 else ""
-    say(f"ready on {address_of(bound, settings)}{workers}")
-
-
-def address_of(bound: socket.socket, settings: ServerSettings) -> str:
-    """Where a server listens: http://HOST:PORT, or the path of its socket."""
-    if settings.unix_socket is not None:
-        return str(settings.unix_socket)
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{bound.getsockname()[1]}"
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
+def _new_event_loop() -> asyncio.AbstractEventLoop:
     """uvloop's, where it is installed."""
     try:
         import uvloop
     except ImportError:
         return asyncio.new_event_loop()
     return uvloop.new_event_loop()
+
+
+# Workers, as their parent sees them.
+
+
+def _lead(
+    settings: ServerSettings,
+    bound: socket.socket,
+    ready: Callable[[Mapping[str, ServedModel]], None],
+) -> None:
+    """The life of the parent; SIGTERM and SIGHUP to it are for all."""
+    with tempfile.TemporaryDirectory() as figures:
+        crew = _Crew(settings, bound, figures)
+        # Libraries have threads, so to block signals in this one and wait for them would lose some.
+        received, wakeup = os.pipe()
+        os.set_blocking(wakeup, False)
+        signal.set_wakeup_fd(wakeup)
+        for number in (*_OF_END, signal.SIGHUP, signal.SIGCHLD):
+            signal.signal(number, lambda *_given: None)
+        crew.begin()
+        ready(crew.models)
+        while not _OF_END & set(numbers := os.read(received, 64)):
+            crew.replace_dead()
+            if signal.SIGHUP in numbers:
+                crew.reload()
+        # Nobody connects any more.
+        bound.close()
+        crew.end()
+
+
+class _Crew:
+    """The workers, their models and the files of their figures."""
+
+    def __init__(self, settings: ServerSettings, bound: socket.socket, figures: str) -> None:
+        self._settings, self._bound, self._figures = settings, bound, figures
+        self._num_threads = max(1, torch.get_num_threads() // settings.workers)
+        # OpenMP's threads would be missing in the forks, which would wait for them for ever.
+        torch.set_num_threads(1)
+        self.models = open_models(settings)
+        # Workers read its end when this process is gone, however it ended.
+        self._life = os.pipe()
+        self._workers: dict[int, BaseProcess] = {}
+        self._begun: dict[int, float] = {}
+        self._leaving: list[BaseProcess] = []
+
+    def begin(self) -> None:
+        """Begin a worker of each number, for the models as they are now."""
+        # Old models go; after the fork the collector would write to shared pages, and so copy them.
+        gc.disable()
+        gc.collect()
+        for number in range(1, self._settings.workers + 1):
+            self._begin(number)
+
+    def replace_dead(self) -> None:
+        """Begin another worker for each that has died."""
+        gone = [each for each in self._leaving if not each.is_alive()]
+        self._leaving = [each for each in self._leaving if each not in gone]
+        for number, process in self._workers.items():
+            if process.is_alive():
+                continue
+            gone.append(process)
+            _LOGGER.error(
+                "worker %d, process %d, ended with status %d; another one begins",
+                *(number, process.pid, process.exitcode),
+            )
+            time.sleep(max(0.0, self._begun[number] + _SHORT_LIFE - time.monotonic()))
+            self._begin(number)
+        for process in gone:
+            # What it counted stays; what waited in it does not.
+            mark_process_dead(process.pid, self._figures)  # type: ignore[no-untyped-call]
+
+    def reload(self) -> None:
+        """Open the models again and begin workers for them; then the old workers leave."""
+        # A reload that failed may have left models.
+        gc.collect()
+        try:
+            self.models = open_models(self._settings)
+        except Exception:
+            _LOGGER.exception("reloading failed; the old models stay")
+            return
+        old = list(self._workers.values())
+        self.begin()
+        for each in old:
+            if each.is_alive():
+                os.kill(each.pid or 0, _LEAVE)
+        self._leaving += old
+        _LOGGER.info("the models were opened again")
+
+    def end(self) -> None:
+        """Have all workers finish what they took, and wait for them."""
+        processes = [*self._workers.values(), *self._leaving]
+        for each in processes:
+            each.terminate()
+        until = time.monotonic() + self._settings.deadline + 2 * _MORE_SECONDS
+        for each in processes:
+            each.join(max(0.0, until - time.monotonic()))
+            each.kill()
+
+    def _begin(self, number: int) -> None:
+        worker = Worker(number, os.getpid())
+        process = multiprocessing.get_context("fork").Process(
+            target=self._work, args=(worker,), name=f"tidybert-{number}", daemon=True
+        )
+        # A signal to a worker that cannot handle it yet waits.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_OF_END, _LEAVE})
+        try:
+            process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._workers[number], self._begun[number] = process, time.monotonic()
+
+    def _work(self, worker: Worker) -> None:
+        """The life of a worker."""
+        os.close(self._life[1])
+        signal.set_wakeup_fd(-1)
+        gc.freeze()
+        gc.enable()
+        torch.set_num_threads(self._num_threads)
+        share(self._figures)
+        engine = Engine(self._settings, worker)
+        engine.open(self.models)
+        with asyncio.Runner(loop_factory=_new_event_loop) as runner:
+            runner.run(_answer_in_crew(engine, self._bound, self._life[0]))
+
+
+async def _answer_in_crew(engine: Engine, bound: socket.socket, life: int) -> None:
+    server = http_server(make_app(engine), engine.settings)
+    loop = asyncio.get_running_loop()
+    engine.start()
+
+    def end() -> None:
+        loop.remove_reader(life)
+        server.should_exit = True
+
+    async def leave() -> None:
+        engine.is_leaving = True
+        while not server.started:
+            await asyncio.sleep(0.01)
+        for each in server.servers:
+            each.close()
+        # Clients open their next connection to another worker; idle ones are closed in a while.
+        await asyncio.sleep(0.2)
+        while server.server_state.connections:
+            await asyncio.sleep(0.1)
+        server.should_exit = True
+
+    end_on_signals(server)
+    leaving: list[asyncio.Task[None]] = []
+    loop.add_signal_handler(_LEAVE, lambda: leaving.append(asyncio.ensure_future(leave())))
+    loop.add_reader(life, end)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {*_OF_END, _LEAVE})
+    try:
+        await server.serve([bound])
+    finally:
+        await loop.run_in_executor(None, engine.close)
+
+
+# The server's log: one JSON object a line, with request ids and without texts or keys.
+
+
+class JsonLines(logging.Formatter):
+    """Each record as a JSON object: time, level, message, and the fields of a request.
+
+    An exception shows its type and its places in the code.  Only a TidyBertError shows its message:
+    those of others may quote a client's text.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        at = datetime.fromtimestamp(record.created, UTC)
+        entry: dict[str, Any] = {
+            "time": at.isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None:
+            entry["error"] = type(error).__name__
+            if isinstance(error, TidyBertError):
+                entry["error_message"] = str(error)
+            entry["trace"] = [
+                f"{frame.filename}:{frame.lineno} {frame.name}"
+                for frame in traceback.extract_tb(error.__traceback__)
+            ]
+        return orjson.dumps(entry, default=str).decode()
+
+
+def log_as_json(*, requests: bool) -> None:
+    """Have this process log to stderr in JSON lines; ``requests``: each request too."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines())
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.WARNING)
+    logging.getLogger("tidybert.server").setLevel(logging.INFO if requests else logging.WARNING)

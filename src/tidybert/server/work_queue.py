@@ -46,21 +46,14 @@ class Lane(Protocol):
 class Job:
     """The features of one request, and their outputs as they come.
 
-    Args:
-        lane: what computes them.
-        client: who asked.
-        features: n of them.
-        finish: called once, from the thread that computes, when ``outputs`` is whole or ``error``
-            is set.
+    ``finish`` is called once, from the thread that computes, when ``outputs`` is whole or ``error``
+    is set.
     """
 
     def __init__(
         self, lane: Lane, client: str, features: Sequence[Features], finish: Callable[[], None]
     ) -> None:
-        self.lane = lane
-        self.client = client
-        self.features = features
-        self.finish = finish
+        self.lane, self.client, self.features, self.finish = lane, client, features, finish
         self.outputs: list[Any] = [None] * len(features)
         self.error: BaseException | None = None
         self.begun = monotonic()
@@ -318,23 +311,10 @@ def share(folder: str) -> None:
 
 
 class BatchThreads:
-    """Threads with one core each; a thread that is alone computes on all cores.
+    """Threads with one core each; a thread that is alone computes on all cores."""
 
-    Args:
-        queue: where work waits.
-        num_threads: how many, one a core.
-        observe: called after each batch with its seconds.
-    """
-
-    def __init__(
-        self,
-        queue: WorkQueue,
-        num_threads: int,
-        observe: Callable[[Taken, float], None],
-    ) -> None:
-        self._queue = queue
-        self._num_cores = num_threads
-        self._observe = observe
+    def __init__(self, queue: WorkQueue, meters: Meters, num_threads: int) -> None:
+        self._queue, self._meters, self._num_cores = queue, meters, num_threads
         self._all_begun = threading.Barrier(num_threads + 1)
         self._threads = [
             threading.Thread(target=self._work, name=f"tidybert-{number}", daemon=True)
@@ -369,7 +349,7 @@ class BatchThreads:
             finally:
                 seconds = perf_counter() - begun
                 self._queue.done(taken.tokens, seconds)
-            self._observe(taken, seconds)
+            self._meters.batch(taken, seconds)
 
 
 def _compute(taken: Taken) -> None:
@@ -402,24 +382,16 @@ T = TypeVar("T")
 
 
 class Stages:
-    """The threads of a server, and the work that requests give them.
-
-    Args:
-        queue: where features wait for the threads that compute.
-        meters: count the seconds of each stage.
-        num_threads: how many threads compute.
-    """
+    """The threads of a server, and the work that requests give them."""
 
     def __init__(self, queue: WorkQueue, meters: Meters, num_threads: int) -> None:
-        self._queue = queue
-        self._meters = meters
-        self._threads = BatchThreads(queue, num_threads, meters.batch)
+        self._queue, self._meters = queue, meters
+        self._threads = BatchThreads(queue, meters, num_threads)
         self._aside = ThreadPoolExecutor(1, "tidybert-texts")
         #: One thread at a time uses the tokenizers.
         self.tokenizers = threading.Lock()
 
     def start(self) -> None:
-        """Begin to compute."""
         self._threads.start()
 
     def close(self) -> None:

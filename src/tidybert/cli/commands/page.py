@@ -11,7 +11,7 @@ import typer
 from tidybert.catalog import obtainable
 from tidybert.checkpoints.unfinished import find_unfinished
 from tidybert.cli import flags
-from tidybert.cli.commands.serve import named, server_rooms
+from tidybert.cli.commands.serve import named, server_process
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note
 from tidybert.options import option
@@ -49,7 +49,7 @@ def page(
     RUN in training it shows the last checkpoint and the curves.
     Only this machine can reach the page.
     """
-    process, _ = server_rooms("page")
+    process = server_process("page")
     from tidybert.server.settings import ServerSettings
 
     given_runs = runs or []

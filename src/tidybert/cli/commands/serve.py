@@ -74,7 +74,7 @@ def serve(
 
     A RUN predicts and embeds; a MODEL embeds, and fills masks if its weights can.
     """
-    process, workers = server_rooms("serve")
+    process = server_process("serve")
     from tidybert.server.settings import ServerSettings, api_keys
 
     keys = api_keys(given.api_key_file)
@@ -102,20 +102,19 @@ def serve(
             f"warning: {given.host} may be reached from other machines, and no API key is set: "
             f"give --api-key-file, or set {KEYS_VARIABLE}"
         )
-    room = workers if given.workers > 1 else process
-    room.serve(settings, note, log_requests=not is_quiet())
+    process.serve(settings, note, log_requests=not is_quiet())
 
 
-def server_rooms(command: str) -> tuple[ModuleType, ModuleType]:
-    """The modules process and workers of the server; UsageError without their packages."""
+def server_process(command: str) -> ModuleType:
+    """The module process of the server; UsageError without its packages."""
     prepare_short_answers()
     try:
-        from tidybert.server import process, workers
+        from tidybert.server import process
     except ModuleNotFoundError as error:
         raise UsageError(
             f"tidybert {command} needs the package {error.name}: pip install 'tidybert[server]'"
         ) from None
-    return process, workers
+    return process
 
 
 def named(runs: Sequence[str]) -> dict[str, str]:
