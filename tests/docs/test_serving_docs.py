@@ -99,7 +99,7 @@ def test_the_native_routes(address: str, capsys: pytest.CaptureFixture[str]) -> 
 
     assert {"sh", "python", "javascript"} <= set(ran)
     printed = capsys.readouterr().out
-    assert re.search(r'^\{"label":', printed, re.MULTILINE)
+    assert re.search(r'^\[\{"label":', printed, re.MULTILINE)
     assert re.search(r"^(lost|late) 0\.\d+ False$", printed, re.MULTILINE)
     assert re.search(r"^16$", printed, re.MULTILINE)
     assert 'tidybert_requests_total{route="/v1/models/{name}/predict",status="200"}' in printed

@@ -180,9 +180,6 @@ def test_the_tags_say_texts() -> None:
         assert not tags.sparse
 
 
-def test_the_guide_lists_the_exempted_checks_with_their_reasons() -> None:
+def test_the_guide_names_the_exempted_checks() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "scikit-learn.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^- `(check_\w+)`: (.+(?:\n  .+)*)$", guide, re.MULTILINE)
-    assert {name: " ".join(reason.split()) for name, reason in listed} == {
-        name: f"{reason}." for name, reason in {**FAILED, **ROUNDED}.items()
-    }
+    assert {*re.findall(r"`(check_\w+)`", guide)} == {"check_estimator", *FAILED, *ROUNDED}
