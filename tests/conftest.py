@@ -575,7 +575,7 @@ def write_corpus() -> Callable[..., Path]:
     import numpy as np
 
     from tidybert.corpus.shard_writer import Block, PartWriter
-    from tidybert.corpus.token_shards import MANIFEST_FILE, Manifest, described
+    from tidybert.corpus.token_shards import MANIFEST_FILE, BuildSettings, Manifest, described
     from tidybert.tokenization import BertTokenizer
 
     def block_of(documents: Sequence[Sequence[Sequence[int]]]) -> Block:
@@ -604,8 +604,13 @@ def write_corpus() -> Callable[..., Path]:
                 if documents:
                     writer.add(block_of(documents))
                 parts[part] = writer.finish()
-        source = {"file": "a.txt", "train": len(train), "held-out": len(held_out)}
-        manifest = Manifest({"vocabulary": described(tokenizer)}, [source], {}, parts)
+        numbers = {"bytes": 0, "documents": 0, "train": len(train), "held-out": len(held_out)}
+        manifest = Manifest(
+            settings=BuildSettings(vocabulary=described(tokenizer)),
+            sources=[{"file": "a.txt", **numbers}],
+            counts={},
+            parts=parts,
+        )
         (directory / MANIFEST_FILE).write_text(json.dumps(manifest.to_dict()))
         return directory
 

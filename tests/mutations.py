@@ -42,6 +42,7 @@ TESTS: Final[dict[str, str]] = {
     "tasks/questions/span_answers.py": "tests/tasks/questions",
     "tasks/tags/tagging.py": "tests/tasks/tags",
     "storage/atomic_files.py": "tests/storage tests/faults",
+    "storage/journal.py": "tests/storage tests/corpus tests/search",
     "storage/output_lock.py": "tests/storage tests/faults",
     "storage/part_file.py": "tests/storage tests/inference/test_vector_files.py",
 }

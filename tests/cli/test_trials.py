@@ -74,13 +74,13 @@ def test_three_seeds_in_one_command(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--learning-rate", "0.02"], r"--learning-rate \(0.01 before, 0.02 now\); continue"),
+        (["--learning-rate", "0.02"], "--learning-rate: 0.01 before, 0.02 now"),
         (
             ["--class-weight", "balanced"],
-            r"--class-weight \(not given before, balanced now\); continue",
+            "--class-weight: not given before, balanced now",
         ),
-        (["--train", "other.csv"], r"--train \(other content\); continue"),
-        (["--dev", "other.csv"], r"--dev-fraction \(0.1 before, not given now\), --dev \(other"),
+        (["--train", "other.csv"], "--train: not the same as before"),
+        (["--dev", "other.csv"], r"--dev-fraction: 0.1 before, not given now\n  --dev: not"),
     ],
 )
 def test_trials_go_on_with_the_same_settings_alone(
@@ -94,7 +94,7 @@ def test_trials_go_on_with_the_same_settings_alone(
 
     assert shell([*stopped, "--resume", *flags]) == 2
 
-    assert re.search(f"the trials in run/trials.json .* {message}", capsys.readouterr().err)
+    assert re.search(rf"the trials in run/trials.json .*\n  {message}", capsys.readouterr().err)
 
 
 def test_trials_go_on_with_a_model_and_data_that_were_moved(
@@ -128,7 +128,9 @@ def test_with_other_weights_trials_do_not_go_on(
 
     assert shell(other) == 2
 
-    assert re.search(r"other settings: MODEL \(other content\); continue", capsys.readouterr().err)
+    assert re.search(
+        r"other settings; .*\n  MODEL: not the same as before", capsys.readouterr().err
+    )
 
 
 def test_a_failed_trial_is_shown_and_counted(capsys: Any) -> None:

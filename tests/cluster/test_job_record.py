@@ -1,7 +1,7 @@
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from tidybert.cluster.input_files import FileDone, add_done, begin_manifest, job_line
 from tidybert.errors import DataError, UsageError
@@ -35,7 +35,10 @@ def test_a_line_that_a_kill_cut_is_no_line_and_the_next_one_is_whole(tmp_path: P
 def test_another_job_is_refused_with_what_differs(tmp_path: Path) -> None:
     begin_manifest(tmp_path / "out", JOB)
 
-    with pytest.raises(UsageError, match=r"another job \(another model, read\)"):
+    with pytest.raises(
+        UsageError,
+        match=r"holds a job .*\n  MODEL: abc before, def now\n  read: ",
+    ):
         begin_manifest(tmp_path / "out", {**JOB, "model": "def", "read": []})
 
 

@@ -272,14 +272,17 @@ def test_a_finished_corpus_is_left_alone(
     before = bytes_of(tmp_path / "out")
 
     assert build_corpus([sources], tokenizer, tmp_path / "out") == first
-    with pytest.raises(UsageError, match=r"is a finished corpus of other .*\(held_out\)"):
+    with pytest.raises(
+        UsageError,
+        match=r"holds a finished corpus .*\n  held_out: 0.005 before",
+    ):
         build_corpus([sources], tokenizer, tmp_path / "out", held_out=0.2)
     # A file edited to the same size at the same time is another one.
     source = sources / "b.txt"
     times, text = source.stat(), source.read_text()
     source.write_text(text.swapcase())
     os.utime(source, ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(UsageError, match=r"other files or settings \(files: .*b\.txt changed\)"):
+    with pytest.raises(UsageError, match=r"a finished corpus .*\n  file .*b\.txt: changed"):
         build_corpus([sources], tokenizer, tmp_path / "out")
     assert bytes_of(tmp_path / "out") == before
 
@@ -375,10 +378,12 @@ def test_a_build_goes_on_with_the_same_settings_only(
     stopped: Path, tokenizer: BertTokenizer, sources: Path
 ) -> None:
     other = BertTokenizer([*tokenizer.vocabulary.tokens, "more"])
-    with pytest.raises(UsageError, match=r"begun with other settings \(vocabulary, held_out\)"):
+    with pytest.raises(
+        UsageError, match=r"begun with other settings.*\n  the vocabulary: .*\n  held"
+    ):
         build_corpus([sources], other, stopped, held_out=0.5)
     (sources / "b.txt").write_text("Ba.\n")
-    with pytest.raises(UsageError, match=r"begun with other settings \(files: .*b\.txt changed\)"):
+    with pytest.raises(UsageError, match=r"corpus begun with .*\n  file .*b\.txt: changed"):
         build_corpus([sources], tokenizer, stopped)
 
 
@@ -397,8 +402,11 @@ def with_files(files: Any) -> Callable[[str], str]:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda text: text.replace('"in_file": 0', '"in_file": 1'), "it is not what was written"),
-        (lambda _text: "{}", "it is not what was written"),
+        (
+            lambda text: text.replace('"in_file": 0', '"in_file": 1'),
+            "its content has another checksum",
+        ),
+        (lambda _text: "{}", "missing key 'settings'"),
         *((with_files(files), "") for files in ([[]], [""], None, [3])),
     ],
 )
@@ -407,5 +415,5 @@ def test_a_damaged_progress_is_not_gone_on_with(
 ) -> None:
     path = stopped / "progress.json"
     path.write_text(change(path.read_text()))
-    with pytest.raises(DataError, match=rf"progress.json: damaged \(.*{said}.* build the corpus"):
+    with pytest.raises(DataError, match=rf"progress.json is damaged: .*{said}.* build the corpus"):
         build_corpus([sources], tokenizer, stopped)

@@ -119,7 +119,8 @@ def test_what_is_left_out_is_counted_and_listed(
         assert (tmp_path / "two" / name).read_bytes() == (out / name).read_bytes()
     # Other settings are another corpus.
     assert shell([*command[:-4], "--out", str(out)]) == 2
-    assert "near_duplicates, exclude" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "\n  --near-duplicates: 0.8 before, not given now\n  --exclude: not the same" in said
 
 
 def test_a_stopped_build_leaves_out_the_same(

@@ -95,7 +95,7 @@ def test_a_stopped_build_of_a_store_goes_on_and_notices_a_change(
         build_corpus(["memory:///b"], tokenizer, tmp_path / "out", held_out=0.2, progress=stop)
     # Other content of the same size.
     memory.pipe("/b/a.txt", TEXT.replace("red", "the").encode())
-    with pytest.raises(UsageError, match=r"files: memory:///b/a.txt"):
+    with pytest.raises(UsageError, match=r"file memory:///b/a.txt: changed"):
         build_corpus(["memory:///b"], tokenizer, tmp_path / "out", held_out=0.2)
     memory.pipe("/b/a.txt", TEXT.encode())
     build_corpus(["memory:///b"], tokenizer, tmp_path / "out", held_out=0.2)
@@ -139,7 +139,7 @@ def test_standard_input_is_a_source_and_resumes(
     assert piped(content, tmp_path / "out") == 0
     assert "is finished" in capsys.readouterr().err
     assert piped(MORE.encode(), tmp_path / "out") == 2
-    assert "files: -" in capsys.readouterr().err
+    assert "file -: changed" in capsys.readouterr().err
 
 
 class Slow(io.RawIOBase):
@@ -306,7 +306,7 @@ def test_s3(bucket: str, local: Path, tmp_path: Path, tiny_model: Path) -> None:
     # S3 knows a hash of the content, which needs no reading.
     assert source.content_hash().startswith("ETag:")
     store.pipe(f"{bucket}/a.txt", TEXT.replace("red", "the").encode())
-    with pytest.raises(UsageError, match=f"files: s3://{bucket}/a.txt"):
+    with pytest.raises(UsageError, match=f"file s3://{bucket}/a.txt"):
         build_corpus([f"s3://{bucket}"], tokenizer, tmp_path / "s3", held_out=0.2)
     assert isinstance(source, Source)
     with pytest.raises(DataError, match="changed while"):

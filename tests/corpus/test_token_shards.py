@@ -147,11 +147,14 @@ def test_a_folder_that_is_no_corpus(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "corpus.json: not valid JSON"),
-        ("[]", "not written by tidybert build-corpus"),
+        ("{", "corpus.json is damaged: not valid JSON"),
+        ("[]", "a JSON object was expected, not list; copy the corpus again"),
         ('{"format": "other"}', "not written by tidybert build-corpus"),
         ('{"format": "tidybert-corpus", "format_version": 9}', "format version 9, and this"),
-        ('{"format": "tidybert-corpus", "format_version": 1}', "corpus.json: damaged ('settings')"),
+        (
+            '{"format": "tidybert-corpus", "format_version": 1}',
+            "corpus.json is damaged: missing key 'settings'",
+        ),
     ],
 )
 def test_a_foreign_or_damaged_manifest(directory: Path, text: str, message: str) -> None:
@@ -202,7 +205,7 @@ def test_a_manifest_that_says_what_cannot_be(directory: Path, place: str, value:
     found[last] = value
     path.write_text(json.dumps(content))
 
-    with pytest.raises(DataError, match=r"corpus\.json: damaged"):
+    with pytest.raises(DataError, match=r"corpus\.json is damaged: "):
         TokenCorpus(directory)
 
 

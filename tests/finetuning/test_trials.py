@@ -189,12 +189,12 @@ def test_where_all_trials_fail_there_is_no_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"learning_rate": 1e-4}, r"learning_rate \(5e-05 before, 0.0001 now\); continue"),
-        ({"max_steps": 7}, r"max_steps \(not given before, 7 now\); continue"),
-        ({"task": "regress"}, r"TASK \(classify before, regress now\); continue"),
+        ({"learning_rate": 1e-4}, "learning_rate: 5e-05 before, 0.0001 now"),
+        ({"max_steps": 7}, "max_steps: not given before, 7 now"),
+        ({"task": "regress"}, "TASK: classify before, regress now"),
         (
-            {"model": "cd", "train": "ef"},
-            r"MODEL \(other content\), train \(other content\); continue with the same, or give a",
+            {"model": "cd" * 32, "train": "ef" * 32},
+            r"MODEL: not the same as before\n  train: not the same as before",
         ),
     ],
 )
@@ -203,12 +203,13 @@ def test_other_settings_than_those_of_the_trials_are_refused(
 ) -> None:
     first, second = FakeTraining(), FakeTraining()
     shared = {
-        "task": "classify", "model": "ab", "train": "cd", "learning_rate": 5e-5, "max_steps": None
+        "task": "classify", "model": "ab" * 32, "train": "cd" * 32, "learning_rate": 5e-5,
+        "max_steps": None,
     }  # fmt: skip
     try_all(first, tmp_path, shared=shared)
     written = (tmp_path / "trials.json").read_text()
 
-    with pytest.raises(UsageError, match=f"resume: the trials in .* other settings: {message}"):
+    with pytest.raises(UsageError, match=rf"resume: the trials in .* other .*\n  {message}"):
         try_all(second, tmp_path, seeds=2, shared={**shared, **changed})
 
     assert second.seen == []
@@ -219,8 +220,11 @@ def test_other_settings_than_those_of_the_trials_are_refused(
     ("content", "said"),
     [
         ('[{"name": "seed-5"}]', "a JSON object was expected, not list"),
-        ('{"shared": {}, "trials": {}}', "does not hold trials and their settings"),
-        ('{"shared": {}, "trials": [{"name": "seed-5"}]}', "is not a trial; give a new out"),
+        ('{"shared": {}, "trials": {}}', "trials is {}; a list is needed; give a new out"),
+        (
+            '{"shared": {}, "trials": [{"name": "seed-5"}]}',
+            "trials, item 1: missing key 'varied'; give",
+        ),
         ('{"shared": {}, "trials": [NaN]}', "NaN is not a finite number"),
     ],
 )

@@ -18,7 +18,7 @@ from tidybert.checkpoints.tensorflow_bundle import read_table, write_bundle, wri
 from tidybert.configuration import BertConfig
 from tidybert.corpus.building import begin
 from tidybert.corpus.documents import read_documents
-from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.corpus.token_shards import BuildSettings, TokenCorpus
 from tidybert.data.splits import read_training_texts, write_training_texts
 from tidybert.files.text_files import read_examples
 from tidybert.finetuning.finetuned_model import read_trials
@@ -257,7 +257,7 @@ def test_documents(fuzz: Fuzz, tmp_path: Path) -> None:
 
 
 def test_progress_of_a_build(fuzz: Fuzz, tmp_path: Path) -> None:
-    settings = {"files": [["a.txt", 9]], "held_out": 0.1}
+    settings = BuildSettings(files=[("a.txt", 9, "0")], vocabulary={}, held_out=0.1)
     begin(tmp_path / "corpus", settings)
 
     def read(folder: Path) -> None:

@@ -137,5 +137,5 @@ def test_the_prompts_and_the_pooling_of_sentence_transformers_count(
     cosines = texts @ plain.embed(["the cat red"])[0]
     assert [hit.score for hit in hits] == pytest.approx(np.sort(cosines)[::-1], abs=1e-5)
     assert index.settings["prompt"] == "a dog "
-    with pytest.raises(UsageError, match="prompt='a dog '"):
+    with pytest.raises(UsageError, match="prompt: 'a dog ' before, '' now"):
         write_index(Embedder(model, normalize=True, prompt=""), examples, index.directory)

@@ -25,8 +25,7 @@ from tidybert.storage.atomic_files import (
     files_together,
 )
 from tidybert.storage.output_lock import output_lock
-from tidybert.storage.own_files import move_files, require_room
-from tidybert.storage.part_file import GrowingFile
+from tidybert.storage.own_files import GrowingFile, move_files, require_room
 
 
 class Interruption(BaseException):

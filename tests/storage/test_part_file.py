@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tidybert.errors import DataError, DiskError, TidyBertError, UsageError
 from tidybert.storage import part_file
 from tidybert.storage.output_lock import journal_of, output_lock
-from tidybert.storage.part_file import Form, GrowingFile, Written, grow_file, has_part, new_file
+from tidybert.storage.own_files import GrowingFile
+from tidybert.storage.part_file import Form, Written, grow_file, has_part, new_file
 
 SETTINGS = {"weights": "abc", "layers": (1, 2)}
 
@@ -170,7 +171,10 @@ def test_a_file_that_came_in_the_meantime_stays(target: Path) -> None:
 def test_other_settings_and_items_are_refused(target: Path) -> None:
     grow(target, [b"one", b"two"], stop=1)
 
-    with pytest.raises(UsageError, match=r"\.part was begun with other weights, layers: "):
+    with pytest.raises(
+        UsageError,
+        match=r"(?s)\.part was begun .*  weights: abc before, xyz now\n  layers: ",
+    ):
         grow(target, [b"one"], resume=True, changed={"weights": "xyz", "layers": [1]})
     for items in ([], [b"two"]):
         with pytest.raises(DataError, match=r"\.part was begun with other texts"):
@@ -189,17 +193,17 @@ def test_damage_is_found(target: Path) -> None:
         grow(target, [], resume=True)
     for damaged in (whole[:20], '{"bytes": 3}', whole.replace('"texts": 2', '"texts": null')):
         journal.write_text(damaged)
-        with pytest.raises(DataError, match=r"\.part\.json is damaged .*to start again"):
+        with pytest.raises(DataError, match=r"\.part\.json is damaged: .*to start again"):
             grow(target, [], resume=True)
 
 
 def test_what_the_version_before_left_is_gone_on_with(target: Path) -> None:
-    """The journal had no "truncated" before the first text was cut."""
+    """The journal had no checksum, and no "truncated" before the first text was cut."""
     grow(target, [b"one", b"two"], stop=1)
     journal = journal_of(part_of(target))
     state = json.loads(journal.read_text())
-    assert state.keys() == {"bytes", "progress", "settings", "done"}
-    del state["progress"]["truncated"]
+    assert state.keys() == {"bytes", "progress", "settings", "done", "checksum"}
+    del state["progress"]["truncated"], state["checksum"]
     journal.write_text(json.dumps(state))
 
     assert grow(target, [b"one", b"two"], resume=True) == Written(2, 1, 1)

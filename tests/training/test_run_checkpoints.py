@@ -11,6 +11,7 @@ from torch import nn
 
 from tidybert.errors import TrainingError, in_python
 from tidybert.options import MODEL, NOTHING, STEPS, Changes
+from tidybert.storage.json_objects import json_checksum
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.reports import StepReport
@@ -290,7 +291,7 @@ def test_a_changed_state_is_passed_over(make_trainer: Make, tmp_path: Path) -> N
 
     make_trainer(run=tmp_path, note=told.append).resume()
 
-    assert "training_state.json is not what was written" in told[0]
+    assert "training_state.json is damaged: its content has another" in told[0]
 
 
 def test_a_checkpoint_of_an_earlier_version_is_refused(make_trainer: Make, tmp_path: Path) -> None:
@@ -337,7 +338,7 @@ def test_a_state_of_another_form_is_passed_over_though_its_checksum_is_right(
     path = tmp_path / "checkpoints" / "step-14" / "training_state.json"
     content = {**json.loads(path.read_text()), **change}
     del content["checksum"]
-    path.write_text(json.dumps({**content, "checksum": module.json_checksum(content)}))
+    path.write_text(json.dumps({**content, "checksum": json_checksum(content)}))
 
     resumed = make_trainer(run=tmp_path, save_steps=7)
     (note,) = passed_over(resumed)

@@ -1,11 +1,11 @@
 """Output of a model's scores: its metrics, those of each class, and the confusions."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from msgspec import to_builtins
 
 from tidybert.cli.output import clock, note, print_json, print_line, print_table
 
@@ -82,7 +82,7 @@ def print_trials(trials: "Trials", task: "AnyTask", run: str, *, as_json: bool) 
                 "best": trials.best.name,
                 "mean": {task.metric: mean},
                 "deviation": {task.metric: deviation},
-                "trials": [asdict(each) for each in trials.trials],
+                "trials": to_builtins(trials.trials),
                 "num_failed": trials.num_failed,
                 "num_untried": trials.num_untried,
                 "run": run,

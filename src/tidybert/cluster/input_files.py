@@ -4,21 +4,21 @@ import hashlib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path, PurePath, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from tidybert import __version__
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.rows import count_of
-from tidybert.storage.atomic_files import append_text, atomic_write_text
-from tidybert.storage.json_objects import plain_json, read_json_lines
+from tidybert.storage.journal import Count, Log, is_begun
+from tidybert.storage.json_objects import plain_json
 from tidybert.storage.limits import Limit
-from tidybert.storage.output_lock import contents
-from tidybert.storage.own_files import make_directory
-from tidybert.storage.part_file import GrowingFile
+from tidybert.storage.own_files import GrowingFile
 from tidybert.storage.remote_files import fetch, is_remote, remote_files
 
 AnyPath = TypeVar("AnyPath", bound=PurePath)
@@ -147,8 +147,7 @@ MANIFEST_FILE: Final = "manifest.jsonl"
 _BYTES: Final = Limit("the manifest of a job", 2**31, "bytes")
 
 
-@dataclass(frozen=True)
-class FileDone:
+class FileDone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file of a job that is done.
 
     Args:
@@ -158,15 +157,15 @@ class FileDone:
     """
 
     input: str
-    input_bytes: int
+    input_bytes: Count
     input_state: str
     input_sha256: str
     output: str
-    output_bytes: int
+    output_bytes: Count
     output_sha256: str
-    num_rows: int
-    num_skipped: int
-    num_truncated: int
+    num_rows: Count
+    num_skipped: Count
+    num_truncated: Count
 
 
 def job_line(name: str, fingerprint: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,39 +189,15 @@ def begin_manifest(directory: Path, job: Mapping[str, Any]) -> dict[str, FileDon
     Raises UsageError for a folder with other things in it or of another job, and DataError for a
     damaged manifest.
     """
-    make_directory(directory)
-    path = directory / MANIFEST_FILE
-    if not path.exists():
-        if contents(directory):
-            raise UsageError(
-                f"{param('out', directory)} is not empty, and no job was begun there; name a new "
-                "folder"
-            )
-        atomic_write_text(path, _line(job))
-        return {}
-    lines = [content for _, content in read_json_lines(path, _BYTES, error=DataError)]
-    first = lines[0] if lines else None
-    if first is None or "job" not in first:
-        raise DataError(f"{path} is damaged: its first line is not a job; name a new folder")
-    other = sorted(name for name in {**first, **job} if first.get(name) != job.get(name))
-    if other:
-        raise UsageError(
-            f"{param('out', directory)} holds the files of another job (another "
-            f"{', '.join(other)}): give the same, or name a new folder"
-        )
-    try:
-        done = [FileDone(**content) for content in lines[1:] if content is not None]
-    except TypeError as error:
-        raise DataError(f"{path} is damaged: {error}; name a new folder") from error
-    # What a kill has cut off would run into the next line.
-    atomic_write_text(path, "".join(map(_line, (first, *map(asdict, done)))))
-    return {each.input: each for each in done}
+    is_begun(directory, [MANIFEST_FILE], "job")
+    subject, way = f"{param('out', directory)} holds a job", "give the same, or name a new folder"
+    return {each.input: each for each in _manifest(directory).begin(job, subject, way)}
 
 
 def add_done(directory: Path, done: Iterable[FileDone]) -> None:
     """Note files that are done."""
-    append_text(directory / MANIFEST_FILE, "".join(_line(asdict(each)) for each in done))
+    _manifest(directory).add(done)
 
 
-def _line(content: Mapping[str, Any]) -> str:
-    return json.dumps(content) + "\n"
+def _manifest(directory: Path) -> Log[FileDone]:
+    return Log(directory / MANIFEST_FILE, FileDone, "name a new folder", _BYTES)

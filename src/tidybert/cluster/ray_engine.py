@@ -11,9 +11,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from tidybert.cluster.input_files import FileDone, InputFile, this_version
 from tidybert.errors import DataError, InUseError, TidyBertError, UsageError, param
@@ -30,8 +31,7 @@ from tidybert.system.cores import use_threads
 _LOCK_SECONDS: Final = 30.0
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """What became of a file: done, or why not.
 
     ``is_general`` says that the worker, not the file, is at fault, so that the job stops.
@@ -43,13 +43,11 @@ class Outcome:
     is_general: bool = False
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self))
+        return json.dumps(msgspec.to_builtins(self))
 
     @classmethod
     def from_json(cls, text: str) -> "Outcome":
-        content = json.loads(text)
-        done = content.pop("done")
-        return cls(**content, done=None if done is None else FileDone(**done))
+        return msgspec.convert(json.loads(text), cls)
 
 
 class FileWorker:
@@ -252,10 +250,7 @@ class RayCluster:
         """
         from ray.data import ActorPoolStrategy, from_items
 
-        rows = [
-            {"file": json.dumps([asdict(file), None if done is None else asdict(done)])}
-            for file, done in items
-        ]
+        rows = [{"file": json.dumps(msgspec.to_builtins((file, done)))} for file, done in items]
         done = from_items(rows, override_num_blocks=min(len(rows), _MOST_BLOCKS)).map_batches(
             _RayWorker,
             fn_constructor_args=(work, dict(expected), directory, self._count),
@@ -289,8 +284,8 @@ class _RayWorker:
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         outcomes = []
         for text in batch["file"]:
-            file, done = json.loads(text)
-            outcomes.append(self._outcome(InputFile(**file), done and FileDone(**done)).to_json())
+            file, done = msgspec.convert(json.loads(text), Item)
+            outcomes.append(self._outcome(file, done).to_json())
         return {"outcome": outcomes}
 
     def _outcome(self, file: InputFile, before: FileDone | None) -> Outcome:

@@ -12,13 +12,14 @@ every corpus.
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -33,24 +34,24 @@ from tidybert.corpus.screening import (
     check_held_out,
     shares,
 )
-from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartWriter
+from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartState, PartWriter
 from tidybert.corpus.token_shards import (
     MANIFEST_FILE,
     PARTS,
+    BuildSettings,
     Manifest,
     described,
     is_corpus,
     read_manifest,
 )
 from tidybert.corpus.tokenizing import tokenize_in_order
-from tidybert.errors import DataError, UsageError, param
+from tidybert.errors import DataError, param
 from tidybert.files.rows import count_of
 from tidybert.storage.atomic_files import atomic_write_text
-from tidybert.storage.json_objects import json_checksum, read_json_object
+from tidybert.storage.journal import Count, Journal, check_settings, is_begun
 from tidybert.storage.limits import MANIFEST_BYTES
 from tidybert.storage.output_lock import contents, output_lock
-from tidybert.storage.own_files import make_directory, remove_tree
-from tidybert.storage.part_file import GrowingFile
+from tidybert.storage.own_files import GrowingFile, remove_tree
 from tidybert.tokenization import BertTokenizer
 
 # How far a build is, on the disk, so that it can go on after a stop of any kind.
@@ -63,13 +64,11 @@ PROGRESS_FILE: Final = "progress.json"
 DIGESTS_FILE: Final = "digests.bin"
 BANDS_FILE: Final = "bands.bin"
 EXCLUDED_FILE: Final = "excluded.jsonl"
-_NAMED_FILES: Final = 3
 # Hashing works outside Python's lock.
 _HASHING_THREADS: Final = 2
 
 
-@dataclass
-class Progress:
+class Progress(msgspec.Struct, forbid_unknown_fields=True):
     """How far a build is.
 
     held_out: the share of the documents to hold out, at least that of the settings.
@@ -81,86 +80,57 @@ class Progress:
     parts: the writers' states.
     """
 
-    settings: dict[str, Any]
-    held_out: float
-    reading: Reading = field(default_factory=Reading)
-    num_digests: int = 0
-    num_without_tokens: int = 0
-    num_near_duplicates: int = 0
-    num_excluded: int = 0
-    sizes: dict[str, int] = field(default_factory=dict)
-    written: dict[str, list[int]] = field(default_factory=dict)
-    parts: dict[str, Any] = field(default_factory=dict)
-
-    def write(self, directory: Path) -> None:
-        """Replace progress.json, whole."""
-        content = asdict(self)
-        content["checksum"] = json_checksum(content)
-        atomic_write_text(directory / PROGRESS_FILE, json.dumps(content) + "\n")
+    settings: BuildSettings
+    held_out: int | float
+    reading: Reading = msgspec.field(default_factory=Reading)
+    num_digests: Count = 0
+    num_without_tokens: Count = 0
+    num_near_duplicates: Count = 0
+    num_excluded: Count = 0
+    sizes: dict[str, Count] = {}
+    written: dict[str, list[Count]] = {}
+    parts: dict[str, PartState] = {}
 
 
-def begin(directory: Path, settings: dict[str, Any]) -> Progress:
+def journal_in(directory: Path) -> Journal[Progress]:
+    """The progress.json of a corpus that is built."""
+    way_out = f"remove {directory} and build the corpus again"
+    return Journal(directory / PROGRESS_FILE, Progress, way_out, limit=MANIFEST_BYTES)
+
+
+def begin(directory: Path, settings: BuildSettings) -> Progress:
     """The progress of an earlier run, or that of a new one in a directory that this makes.
 
     Raises UsageError for a directory with other things in it or begun with other settings, and
     DataError for a damaged progress.json.
     """
-    make_directory(directory)
-    path = directory / PROGRESS_FILE
-    if not path.exists():
-        if contents(directory):
-            raise UsageError(
-                f"{param('out', directory)} is not empty, and no corpus was begun there; name a "
-                "new directory"
-            )
-        progress = Progress(settings, settings["held_out"])
-        progress.write(directory)
+    journal = journal_in(directory)
+    if not is_begun(directory, [PROGRESS_FILE], "corpus"):
+        progress = Progress(settings, settings.held_out)
+        journal.write(progress)
         return progress
-    try:
-        content = read_json_object(path, MANIFEST_BYTES, error=DataError)
-        if content.pop("checksum", None) != json_checksum(content):
-            raise ValueError("it is not what was written")
-        for name in ("settings", "reading", "written", "parts"):
-            if not isinstance(content[name], dict):
-                raise TypeError(f"{name} is not an object")
-        progress = Progress(**{**content, "reading": Reading(**content["reading"])})
-        other = other_settings(progress.settings, settings)
-    except (ValueError, TypeError, LookupError) as error:
-        raise DataError(
-            f"{path}: damaged ({error}); remove {directory} and build the corpus again"
-        ) from error
-    if other:
-        raise UsageError(
-            f"{param('out', directory)} holds a corpus begun with other settings "
-            f"({', '.join(other)}); repeat those settings to continue it, or name a new directory"
-        )
+    progress = journal.read()
+    way = "repeat those settings to continue it, or name a new directory"
+    _check_settings(directory, "a corpus begun", progress.settings, settings, way)
     return progress
 
 
-def described_files(files: Sequence[Source]) -> list[list[Any]]:
+def _check_settings(
+    directory: Path, what: str, before: BuildSettings, now: BuildSettings, way: str
+) -> None:
+    subject = f"{param('out', directory)} holds {what}"
+    check_settings(msgspec.to_builtins(before), msgspec.to_builtins(now), subject, way)
+
+
+def described_files(files: Sequence[Source]) -> list[tuple[str, int, str]]:
     """Each file's name, bytes and hash: an edited file is another file, whatever its size."""
     with ThreadPoolExecutor(_HASHING_THREADS) as pool:
         digests = list(pool.map(Source.content_hash, files))
     return [
         # corpus.json is UTF-8, which the name of a file need not be.
-        [os.fsencode(file).decode("utf-8", "backslashreplace"), file.num_bytes, digest]
+        (os.fsencode(file).decode("utf-8", "backslashreplace"), file.num_bytes, digest)
         for file, digest in zip(files, digests, strict=True)
     ]
-
-
-def other_settings(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names of the settings that differ, and for the files which: "files: a.txt changed"."""
-    other = [name for name in now if name != "files" and before.get(name) != now[name]]
-    old, new = ({each[0]: each[1:] for each in given["files"]} for given in (before, now))
-    names = [
-        f"{name} {'missing' if name not in new else 'new' if name not in old else 'changed'}"
-        for name in {**old, **new}
-        if old.get(name) != new.get(name)
-    ]
-    if names:
-        more = f" and {len(names) - _NAMED_FILES:,} more" if len(names) > _NAMED_FILES else ""
-        other.append(f"files: {', '.join(names[:_NAMED_FILES])}{more}")
-    return other
 
 
 def remove_progress(directory: Path) -> None:
@@ -223,32 +193,29 @@ def build_corpus(
     directory = Path(directory)
     files = corpus_files(paths)
     options = options or CorpusOptions()
-    settings: dict[str, Any] = {
-        "files": described_files(files),
-        "vocabulary": described(tokenizer),
-        "column": options.column,
-        "encoding": options.encoding,
-        "held_out": held_out,
-        "max_shard_tokens": max_shard_tokens,
-    }
     screening = screening or Screening()
     evaluation = screening.evaluation
-    settings["near_duplicates"] = screening.near_duplicates
-    settings["exclude"] = None if evaluation is None else evaluation.sha256()
+    settings = BuildSettings(
+        files=described_files(files),
+        vocabulary=described(tokenizer),
+        column=options.column,
+        encoding=options.encoding,
+        held_out=held_out,
+        max_shard_tokens=max_shard_tokens,
+        near_duplicates=screening.near_duplicates,
+        exclude=None if evaluation is None else evaluation.sha256(),
+    )
     report = CorpusReport() if report is None else report
     with output_lock(directory):
         if is_corpus(directory):
             manifest = read_manifest(directory)
             remove_progress(directory)
-            if other := other_settings(manifest.settings, settings):
-                raise UsageError(
-                    f"{param('out', directory)} is a finished corpus of other files or settings "
-                    f"({', '.join(other)}); name a new directory"
-                )
+            way = "name a new directory"
+            _check_settings(directory, "a finished corpus", manifest.settings, settings, way)
             return manifest
         state = begin(directory, settings)
         tokenizer.save(directory)
-        total_bytes = sum(size for _, size, _ in settings["files"])
+        total_bytes = sum(size for _, size, _ in settings.files)
         while True:
             of_round = CorpusReport()
             with _Output(directory, state, screening.num_bands) as output:
@@ -279,7 +246,7 @@ def build_corpus(
                     return output.finish(reading)
             # Which documents are held out is known at the end: such a corpus is built in no time.
             state = Progress(settings, larger)
-            state.write(directory)
+            journal_in(directory).write(state)
 
 
 class _Output:
@@ -289,7 +256,7 @@ class _Output:
         self._directory, self._state, self._num_bands = directory, state, num_bands
         self._stack = stack = ExitStack()
         self._beside: dict[str, GrowingFile] = {}
-        wanted = {BANDS_FILE: num_bands, EXCLUDED_FILE: state.settings.get("exclude")}
+        wanted = {BANDS_FILE: num_bands, EXCLUDED_FILE: state.settings.exclude}
         for name in [name for name, is_wanted in wanted.items() if is_wanted]:
             size = state.sizes.get(name, 0)
             is_there = size > 0 or os.path.lexists(directory / name)
@@ -304,8 +271,8 @@ class _Output:
         is_there = size > 0 or os.path.lexists(path)
         self._digests = GrowingFile(path, size if is_there else None)
         stack.callback(self._digests.close)
-        dtype = np.dtype(state.settings["vocabulary"]["dtype"])
-        max_tokens = state.settings["max_shard_tokens"]
+        dtype = np.dtype(state.settings.vocabulary["dtype"])
+        max_tokens = state.settings.max_shard_tokens
         self._writers: dict[str, PartWriter] = {}
         for part in PARTS:
             writer = PartWriter(directory, part, dtype, max_tokens, state.parts.get(part))
@@ -362,7 +329,7 @@ class _Output:
         for part, is_in in (("train", ~is_held_out), ("held-out", is_held_out)):
             is_in &= ~is_empty & ~is_left_out
             self._writers[part].add(block.chosen(is_in))
-            written = state.written.setdefault(part, [0] * len(state.settings["files"]))
+            written = state.written.setdefault(part, [0] * len(state.settings.files))
             for file in origin.files[is_in].tolist():
                 written[file] += 1
         self._digests.write(origin.digests.tobytes())
@@ -373,7 +340,7 @@ class _Output:
         """(D,): the documents that quote evaluation data or are like an earlier one; counted."""
         state = self._state
         is_left_out = np.zeros(len(is_empty), np.bool_)
-        names = state.settings["files"]
+        names = state.settings.files
         for place, evaluation, words in found.excluded:
             is_left_out[place] = True
             line = {"file": names[int(origin.files[place])][0], "in": evaluation, "words": words}
@@ -396,7 +363,7 @@ class _Output:
         state.num_digests = self._digests.sync() // DIGEST_BYTES
         state.sizes = {name: file.sync() for name, file in self._beside.items()}
         state.parts = {part: writer.sync() for part, writer in self._writers.items()}
-        state.write(self._directory)
+        journal_in(self._directory).write(state)
 
     def finish(self, reading: Reading) -> Manifest:
         """End the shards and write corpus.json; what only a build needs goes."""
@@ -407,7 +374,7 @@ class _Output:
             sources=[
                 {"file": file, "bytes": size, "documents": read, "train": train, "held-out": apart}
                 for (file, size, _), (read, train, apart) in zip(
-                    settings["files"], counts, strict=True
+                    settings.files, counts, strict=True
                 )
             ],
             counts={

@@ -27,8 +27,13 @@ from tidybert.corpus.token_shards import (
 from tidybert.errors import DataError, UsageError, param
 from tidybert.storage.model_files import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE
 from tidybert.storage.output_lock import output_lock
-from tidybert.storage.own_files import make_directory, move_files, remove_tree, require_room
-from tidybert.storage.part_file import GrowingFile
+from tidybert.storage.own_files import (
+    GrowingFile,
+    make_directory,
+    move_files,
+    remove_tree,
+    require_room,
+)
 from tidybert.storage.remote_files import fetch
 
 _GB: Final = 1e9

@@ -35,7 +35,7 @@ from tidybert.files.text_lines import (
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.limits import LINE_BYTES
 from tidybert.storage.opening import open_regular, os_reason
-from tidybert.storage.part_file import GrowingFile
+from tidybert.storage.own_files import GrowingFile
 from tidybert.storage.remote_files import RemoteFile, is_remote, remote_files
 
 # The sources of a corpus: files of this machine or of another, and standard input.

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +13,7 @@ from tidybert.corpus.documents import CorpusOptions, CorpusReport, Document, Sou
 from tidybert.corpus.screening import Digests, SeenDigests, digests_of
 from tidybert.errors import DataError
 from tidybert.files.reading import KEPT_PROBLEMS
+from tidybert.storage.journal import Count
 
 BLOCK_CHARACTERS: Final = 1 << 20
 # A block of short documents takes more memory for its objects than for its characters.
@@ -25,8 +27,7 @@ COUNTED: Final = (
 )
 
 
-@dataclass
-class Reading:
+class Reading(msgspec.Struct, forbid_unknown_fields=True):
     """How far the files have been read.
 
     finished: documents of each file that was read to its end.
@@ -35,10 +36,10 @@ class Reading:
     counts: other findings in the finished files, by the names of a CorpusReport.
     """
 
-    finished: list[int] = field(default_factory=list)
-    in_file: int = 0
-    num_duplicates: int = 0
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
+    finished: list[Count] = []
+    in_file: Count = 0
+    num_duplicates: Count = 0
+    counts: dict[str, Count] = msgspec.field(default_factory=lambda: dict.fromkeys(COUNTED, 0))
 
     def end_file(self, report: CorpusReport, total: CorpusReport) -> None:
         """Note the end of a file, and add its ``report`` to the report of all files."""

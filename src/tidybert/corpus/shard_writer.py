@@ -5,17 +5,18 @@ everything later.
 """
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from tidybert.corpus.token_shards import SUFFIXES, Part, Shard
 from tidybert.storage.atomic_files import file_sha256
-from tidybert.storage.own_files import remove_tree
-from tidybert.storage.part_file import GrowingFile
+from tidybert.storage.own_files import GrowingFile, remove_tree
 
 MAX_SHARD_TOKENS: Final = 2**27
 
@@ -43,6 +44,13 @@ class Block:
         )
 
 
+class PartState(msgspec.Struct, forbid_unknown_fields=True):
+    """How far a part is: its finished shards, and the one that grows."""
+
+    shards: list[Shard] = []
+    open: Shard | None = None
+
+
 class PartWriter:
     """Appends documents to the shards of a part; a shard ends with the document that fills it."""
 
@@ -52,13 +60,12 @@ class PartWriter:
         part: Part,
         dtype: np.dtype[Any],
         max_shard_tokens: int = MAX_SHARD_TOKENS,
-        state: dict[str, Any] | None = None,
+        state: PartState | None = None,
     ) -> None:
         self._directory, self._part, self._dtype = directory, part, dtype
         self._max_shard_tokens = max_shard_tokens
-        state = state or {"shards": [], "open": None}
-        self.shards = [Shard(**shard) for shard in state["shards"]]
-        self._open = Shard(**state["open"]) if state["open"] else None
+        state = state or PartState()
+        self.shards, self._open = list(state.shards), state.open
         self._files: dict[str, GrowingFile] = {}
         kept = {self._path(shard, suffix) for shard in self._all() for suffix in SUFFIXES}
         ours = re.compile(rf"{part}-[0-9]{{5}}\.({'|'.join(SUFFIXES)})")
@@ -98,14 +105,11 @@ class PartWriter:
             self._append(shard, some)
             token, sentence, document = last_token, last_sentence, end
 
-    def sync(self) -> dict[str, Any]:
+    def sync(self) -> PartState:
         """Wait until everything is on the disk, and return the state for another writer."""
         for file in self._files.values():
             file.sync()
-        return {
-            "shards": [asdict(shard) for shard in self.shards],
-            "open": self._open and asdict(self._open),
-        }
+        return PartState(list(self.shards), self._open)
 
     def finish(self) -> list[Shard]:
         """End the last shard; returns all."""

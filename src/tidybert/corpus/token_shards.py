@@ -12,25 +12,27 @@ counts and sha256, so opening reads nothing else; the files are mapped into memo
 sentences and tokens are numbered across the shards of a part.
 """
 
+import dataclasses
 import hashlib
 import json
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, Self, cast, get_args
+from typing import Annotated, Any, Final, Literal, TypedDict, get_args
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from tidybert.errors import DataError
 from tidybert.storage.atomic_files import file_sha256
-from tidybert.storage.json_objects import parse_json
+from tidybert.storage.journal import Journal
+from tidybert.storage.json_objects import SHA256, decoded
 from tidybert.storage.limits import MANIFEST_BYTES
 from tidybert.storage.model_files import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE
-from tidybert.storage.opening import open_regular, os_reason, present, read_text
+from tidybert.storage.opening import open_regular, os_reason, present
 from tidybert.tokenization import BertTokenizer
 
 # corpus.json: what a corpus was built from and how, and whether its files are as it says.
@@ -54,7 +56,7 @@ def described(tokenizer: BertTokenizer) -> dict[str, Any]:
     Raises VocabularyError for a tokenizer that is no WordPiece.
     """
     tokenizer.require_wordpiece("a corpus for pre-training", or_added=True)
-    added = [asdict(each) for each in tokenizer.added]
+    added = [dataclasses.asdict(each) for each in tokenizer.added]
     return {
         **({"added_tokens": added} if added else {}),
         "sha256": tokenizer.vocabulary.sha256,
@@ -85,15 +87,17 @@ def _dtype(vocab_size: int) -> str:
     return "<u2" if vocab_size <= 2**16 else "<u4"
 
 
-@dataclass(frozen=True)
-class Shard:
+_Count = Annotated[int, msgspec.Meta(ge=0, le=_MOST)]
+
+
+class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One shard as corpus.json describes it; ``sha256`` is by file: tokens, sentences, …"""
 
     name: str
-    num_documents: int
-    num_sentences: int
-    num_tokens: int
-    sha256: dict[str, str]
+    num_documents: _Count
+    num_sentences: _Count
+    num_tokens: _Count
+    sha256: dict[str, Annotated[str, msgspec.Meta(pattern=SHA256)]]
 
     def sizes(self, token_bytes: int) -> dict[str, int]:
         """The bytes of each file, by its suffix."""
@@ -104,81 +108,84 @@ class Shard:
         }
 
 
-@dataclass(frozen=True)
-class Manifest:
-    """corpus.json.
+class BuildSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What the bytes of a corpus depend on: the arguments of its build.
 
-    settings: the arguments of the build; "vocabulary" has everything that decides the ids, with the
-        sha256 of vocab.txt and the ids' dtype, "<u2" or "<u4".
-    sources: the files, with their numbers of documents read and of those in each part.
-    counts: documents and lines by their fate.
+    Args:
+        files: the name, the bytes and the sha256 of each.
+        vocabulary: everything that decides the ids, see ``described``.
+        exclude: the sha256 of the evaluation data that are left out.
     """
 
-    settings: dict[str, Any]
-    sources: list[dict[str, Any]]
+    files: list[tuple[str, int, str]] = []
+    vocabulary: dict[str, Any]
+    column: str = ""
+    encoding: str = ""
+    held_out: int | float = 0
+    max_shard_tokens: int = 0
+    near_duplicates: int | float | None = None
+    exclude: str | None = None
+
+
+class _Ids(msgspec.Struct):
+    """What ``described`` says of a vocabulary, as far as a reader of ids depends on it."""
+
+    vocab_size: Annotated[int, msgspec.Meta(ge=1, le=_MOST)]
+    sha256: Annotated[str, msgspec.Meta(pattern=SHA256)]
+    dtype: str
+
+
+CountedFile = TypedDict(
+    "CountedFile",
+    {"file": str, "bytes": int, "documents": _Count, "train": _Count, "held-out": _Count},
+)
+"""A file with its documents read, and those in each part."""
+
+
+class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """corpus.json.
+
+    ``counts``: documents and lines by their fate.  Raises DataError for values that contradict
+    each other.
+    """
+
+    format: str = FORMAT
+    format_version: int = FORMAT_VERSION
+    settings: BuildSettings
+    sources: list[CountedFile]
     counts: dict[str, int]
     parts: dict[str, list[Shard]]
+
+    def __post_init__(self) -> None:
+        ids = decoded(self.vocabulary, _Ids, "settings, vocabulary", error=DataError)
+        if ids.dtype != _dtype(ids.vocab_size):
+            raise DataError(f"dtype {ids.dtype!r:.20} does not fit the vocabulary")
+        for part in PARTS:
+            if part not in self.parts:
+                raise DataError(f"parts: missing key {part!r}")
+            for number, shard in enumerate(self.parts[part]):
+                counts = (shard.num_documents, shard.num_sentences, shard.num_tokens)
+                is_named = shard.name == f"{part}-{number:05}"
+                if not is_named or shard.sha256.keys() != {*SUFFIXES} or not all(counts):
+                    raise DataError(f"parts, {part}, item {number + 1}: it is no finished shard")
+            num_documents = sum(shard.num_documents for shard in self.parts[part])
+            if sum(source[part] for source in self.sources) != num_documents:
+                raise DataError(f"sources and shards of {part} have other numbers of documents")
 
     @property
     def vocabulary(self) -> dict[str, Any]:
         """sha256, vocab_size, dtype and do_lower_case, among others."""
-        return cast(dict[str, Any], self.settings["vocabulary"])
+        return self.settings.vocabulary
 
     def contents_sha256(self) -> str:
         """A hash of all that training reads: the vocabulary, and each shard by its own hashes."""
-        parts = {part: [asdict(shard) for shard in shards] for part, shards in self.parts.items()}
-        words = json.dumps([self.vocabulary, parts], sort_keys=True)
+        words = json.dumps([self.vocabulary, msgspec.to_builtins(self.parts)], sort_keys=True)
         return hashlib.sha256(words.encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON holds it."""
-        return {"format": FORMAT, "format_version": FORMAT_VERSION, **asdict(self)}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """Raises KeyError, TypeError or ValueError for content of another form."""
-        vocabulary, sources = content["settings"]["vocabulary"], content["sources"]
-        _check_count(vocabulary, "vocab_size")
-        _check_digest(vocabulary["sha256"])
-        if vocabulary["dtype"] != _dtype(vocabulary["vocab_size"]):
-            raise ValueError(f"dtype {vocabulary['dtype']!r:.20} does not fit the vocabulary")
-        parts: dict[str, list[Shard]] = {}
-        for part in PARTS:
-            parts[part] = [Shard(**shard) for shard in content["parts"][part]]
-            for number, shard in enumerate(parts[part]):
-                _check_shard(shard, f"{part}-{number:05}")
-            for source in sources:
-                _check_count(source, part, least=0)
-            if sum(source[part] for source in sources) != sum(
-                shard.num_documents for shard in parts[part]
-            ):
-                raise ValueError(f"sources and shards of {part} have other numbers of documents")
-        if not all(isinstance(source["file"], str) for source in sources):
-            raise TypeError("a source without a file's name")
-        return cls(dict(content["settings"]), list(sources), dict(content["counts"]), parts)
-
-
-def _check_shard(shard: Shard, name: str) -> None:
-    if shard.name != name:
-        raise ValueError(f"a shard is named {shard.name!r:.40} where {name} is expected")
-    counts = asdict(shard)
-    for count in ("num_documents", "num_sentences", "num_tokens"):
-        _check_count(counts, count)
-    if set(shard.sha256) != set(SUFFIXES):
-        raise ValueError(f"{name} has hashes of other files")
-    for digest in shard.sha256.values():
-        _check_digest(digest)
-
-
-def _check_count(content: Mapping[str, Any], name: str, least: int = 1) -> None:
-    value = content[name]
-    if type(value) is not int or not least <= value <= _MOST:
-        raise ValueError(f"{name} is {value!r:.40}")
-
-
-def _check_digest(value: object) -> None:
-    if not isinstance(value, str) or not re.fullmatch("[0-9a-f]{64}", value):
-        raise ValueError(f"{value!r:.40} is not a sha256")
+        content: dict[str, Any] = msgspec.to_builtins(self)
+        return content
 
 
 def is_corpus(directory: str | Path) -> bool:
@@ -195,18 +202,16 @@ def read_manifest(directory: str | Path) -> Manifest:
             "    tidybert build-corpus FILES --vocab DIR --out DIR\n"
             "or run that again, if it was stopped before its end"
         )
-    content = parse_json(read_text(path, MANIFEST_BYTES), path, error=DataError)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    journal = Journal(path, Manifest, "copy the corpus again", limit=MANIFEST_BYTES)
+    content = journal.content()
+    if content.get("format") != FORMAT:
         raise DataError(f"{path}: not written by tidybert build-corpus (no format {FORMAT!r})")
     if content.get("format_version") != FORMAT_VERSION:
         raise DataError(
             f"{path}: format version {content.get('format_version')}, and this tidybert reads "
             f"{FORMAT_VERSION}; build the corpus again"
         )
-    try:
-        return Manifest.from_dict(content)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{path}: damaged ({error}); copy the corpus again") from error
+    return journal.decoded(content)
 
 
 @dataclass(frozen=True)

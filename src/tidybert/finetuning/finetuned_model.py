@@ -2,11 +2,12 @@
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
+import msgspec
 from torch import Tensor, nn
 
 from tidybert.catalog import find_model
@@ -20,7 +21,7 @@ from tidybert.inference.loading import ShowsFacts, load_finished
 from tidybert.inference.measurement import measure
 from tidybert.inference.predictor import AnswerList, Predictor
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
-from tidybert.storage.atomic_files import atomic_write_json
+from tidybert.storage.journal import Journal, check_settings
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.storage.opening import present
@@ -38,12 +39,8 @@ if TYPE_CHECKING:
 
 # trials.json: the trials that have ended, and the settings that all of them share.
 
-# The file has hashes of their content, so they may move.
-_CONTENTS: Final = ("model", "vocab", "train", "dev")
 
-
-@dataclass(frozen=True)
-class Trial:
+class Trial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The result of one run.
 
     varied: the arguments in which it differs from the others.  collapsed: the one answer that it
@@ -53,7 +50,7 @@ class Trial:
     name: str
     varied: dict[str, Any]
     metrics: dict[str, Any]
-    seconds: float
+    seconds: int | float
     collapsed: str | None = None
     error: str | None = None
 
@@ -82,6 +79,18 @@ def finished(trials: Iterable[Trial]) -> list[Trial]:
     return [each for each in trials if each.error is None]
 
 
+class _TrialsFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The settings that all trials share, and the trials that have ended."""
+
+    shared: dict[str, Any]
+    trials: list[Trial]
+
+
+def _journal(path: Path) -> Journal[_TrialsFile]:
+    way_out = f"give a new {param('out')}"
+    return Journal(path, _TrialsFile, way_out, error=TrainingError, has_checksum=False)
+
+
 def read_trials(path: Path, shared: Mapping[str, Any]) -> list[Trial]:
     """The trials that have ended, none where there is no file.
 
@@ -89,59 +98,16 @@ def read_trials(path: Path, shared: Mapping[str, Any]) -> list[Trial]:
     """
     if not present(path, error=TrainingError):
         return []
-    content = read_json_object(path, error=TrainingError)
-    before, found = content.get("shared"), content.get("trials")
-    if not isinstance(before, dict) or not isinstance(found, list):
-        raise TrainingError(
-            f"{path} does not hold trials and their settings; give a new {param('out')}"
-        )
-    trials = [_trial(each, path) for each in found]
-    other = [
-        _difference(name, before.get(name), value)
-        for name, value in shared.items()
-        if before.get(name) != value
-    ]
-    if other:
-        raise UsageError(
-            f"{param('resume')}: the trials in {path} were run with other settings: "
-            f"{', '.join(other)}; continue with the same, or give a new {param('out')}"
-        )
-    return trials
-
-
-def _trial(values: Any, path: Path) -> Trial:
-    """A trial of trials.json; TrainingError for values of another form."""
-    kinds = {
-        "name": str,
-        "varied": dict,
-        "metrics": dict,
-        "seconds": int | float,
-        "collapsed": str | None,
-        "error": str | None,
-    }
-    assert kinds.keys() == {each.name for each in fields(Trial)}
-    if (
-        not isinstance(values, dict)
-        or values.keys() != kinds.keys()
-        or not all(isinstance(values[name], kind) for name, kind in kinds.items())
-    ):
-        raise TrainingError(f"{path}: {values!r:.80} is not a trial; give a new {param('out')}")
-    return Trial(**values)
+    found = _journal(path).read()
+    subject = f"{param('resume')}: the trials in {path} were run"
+    check_settings(found.shared, shared, subject, f"give the same, or a new {param('out')}")
+    return found.trials
 
 
 def write_trials(path: Path, shared: Mapping[str, Any], trials: Iterable[Trial]) -> None:
     """Write the settings that all trials share, and the trials."""
     make_directory(path.parent)
-    content = {"shared": dict(shared), "trials": [asdict(each) for each in trials]}
-    atomic_write_json(path, content)
-
-
-def _difference(name: str, before: Any, now: Any) -> str:
-    shown = name.upper() if name in ("task", "model") else param(name)
-    if name in _CONTENTS:
-        return f"{shown} (other content)"
-    was, given = ("not given" if each is None or each is False else each for each in (before, now))
-    return f"{shown} ({was} before, {given} now)"
+    _journal(path).write(_TrialsFile(dict(shared), list(trials)))
 
 
 @dataclass(frozen=True, repr=False)

@@ -19,7 +19,8 @@ from tidybert.inference.forward import LARGEST_CHUNK, in_chunks
 from tidybert.inference.predictor import Predictor
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import plain_json
-from tidybert.storage.part_file import Form, GrowingFile, Piece, Written, grow_file
+from tidybert.storage.own_files import GrowingFile
+from tidybert.storage.part_file import Form, Piece, Written, grow_file
 from tidybert.system.terminal import printable_json
 from tidybert.tokenization.tokenizer import Encoding
 

@@ -41,7 +41,7 @@ def weighted_corpora(
                 f"{param('data', second)} has the same contents as {first}; give the corpus once, "
                 "with a larger weight"
             )
-    if len({each.manifest.settings.get("held_out") for each in corpora}) > 1:
+    if len({each.manifest.settings.held_out for each in corpora}) > 1:
         note(
             "the corpora hold out different fractions: a document that several of them have may be "
             "both learned from and measured on"

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, overload
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -131,7 +132,7 @@ class Index(ShowsFacts):
     @property
     def settings(self) -> dict[str, Any]:
         """How the vectors were made: model, fingerprint, pooling, dtype, dimension, …."""
-        return dict(self._state.settings)
+        return msgspec.structs.asdict(self._state.settings)
 
     def __len__(self) -> int:
         return self._state.num_texts

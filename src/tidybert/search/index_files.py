@@ -14,15 +14,17 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import asdict, replace
 
 from tidybert.catalog import PRETRAINED
 from tidybert.errors import LINE, DataError, DiskError, TidyBertError, UsageError, param
@@ -34,12 +36,12 @@ from tidybert.inference.answer_files import Chunk, Layout, chunk_size, embedded_
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.text_jobs import Advance, EmbedJob
 from tidybert.modeling.kernels.nearest_vectors import DTYPES
-from tidybert.storage.atomic_files import atomic_write_json
-from tidybert.storage.json_objects import json_checksum, plain_json, read_json_object
+from tidybert.storage.journal import Count, Journal, check_settings, is_begun
+from tidybert.storage.json_objects import one_of, plain_json
 from tidybert.storage.opening import open_regular, present
-from tidybert.storage.output_lock import contents, output_lock
-from tidybert.storage.own_files import make_directory, remove_tree
-from tidybert.storage.part_file import SECONDS_BETWEEN_SAVES, GrowingFile, Written
+from tidybert.storage.output_lock import output_lock
+from tidybert.storage.own_files import GrowingFile, remove_tree
+from tidybert.storage.part_file import SECONDS_BETWEEN_SAVES, Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,52 +53,53 @@ VECTORS_FILE: Final = "vectors.npy"
 SCALES_FILE: Final = "scales.npy"
 TEXTS_FILE: Final = "texts.arrow"
 _VERSION: Final = 1
-_TEXTS: Final = ("model", "fingerprint", "pooling", "prompt", "precision")
 _CHECKED_AT_ONCE: Final = 2**26
 
 
-@dataclass(frozen=True)
-class IndexState:
-    """What an index holds, or holds so far.
+class IndexSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the vectors depend on; ``model`` and ``dimension`` are for whoever searches."""
+
+    model: str
+    fingerprint: str
+    pooling: str
+    prompt: str
+    max_seq_length: Count
+    dtype: Annotated[str, one_of(DTYPES)]
+    precision: str
+    dimension: Count
+
+
+class IndexState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What an index holds, or holds so far: index.json, and progress.json beside it.
 
     Args:
-        settings: what the vectors depend on; ``model`` and ``dimension`` are for whoever searches.
         text_bytes: of texts.arrow.
         sha256: of the files' contents, without the headers of .npy; empty while it is unfinished.
     """
 
-    settings: Mapping[str, Any]
-    num_texts: int = 0
-    num_truncated: int = 0
-    text_bytes: int = 0
-    sha256: Mapping[str, str] = field(default_factory=dict)
-
-    def counts(self) -> tuple[int, ...]:
-        """All whole numbers, which are 0 or more."""
-        of_vectors = self.settings["dimension"], self.settings["max_seq_length"]
-        return self.num_texts, self.num_truncated, self.text_bytes, *of_vectors
+    index_version: int = _VERSION
+    settings: IndexSettings
+    num_texts: Count = 0
+    num_truncated: Count = 0
+    text_bytes: Count = 0
+    sha256: dict[str, str] = {}
 
     def headers(self, num_texts: int) -> dict[str, bytes]:
         """What each file of numbers begins with, where it has so many rows."""
-        dtype = self.settings["dtype"]
-        found = {VECTORS_FILE: npy_header(dtype, (num_texts, self.settings["dimension"]))}
+        dtype = self.settings.dtype
+        found = {VECTORS_FILE: npy_header(dtype, (num_texts, self.settings.dimension))}
         if dtype == "int8":
             found[SCALES_FILE] = npy_header("float32", (num_texts,))
         return found
 
     def parts(self) -> dict[str, tuple[int, int]]:
         """Where the content of each file begins and ends."""
-        row_bytes = np.dtype(self.settings["dtype"]).itemsize * self.settings["dimension"]
+        row_bytes = np.dtype(self.settings.dtype).itemsize * self.settings.dimension
         found = {TEXTS_FILE: (0, self.text_bytes)}
         for name, header in self.headers(0).items():
             each = row_bytes if name == VECTORS_FILE else 4
             found[name] = (len(header), len(header) + each * self.num_texts)
         return found
-
-    def contents(self) -> dict[str, Any]:
-        """For index.json or progress.json."""
-        content = {"index_version": _VERSION, **asdict(self)}
-        return {**content, "checksum": json_checksum(plain_json(content))}
 
     def with_hashes(self, directory: Path) -> "IndexState":
         """The same state with the sha256 of what is on the disk."""
@@ -105,28 +108,15 @@ class IndexState:
 
 def read_state(path: Path) -> IndexState:
     """What index.json or progress.json says; DataError for one that is damaged or of the future."""
-    content = read_json_object(path, error=DataError)
-    checksum = content.pop("checksum", None)
-    if content.get("index_version") != _VERSION and checksum == json_checksum(content):
+    journal = Journal(path, IndexState, _AGAIN)
+    content = journal.content()
+    version = content.get("index_version", _VERSION)
+    if version != _VERSION:
         raise DataError(
-            f"{path}: written by another version of tidybert (index_version "
-            f"{content.get('index_version')!r:.20}, expected {_VERSION}); make the index again"
+            f"{path}: written by another version of tidybert (index_version {version!r:.20}, "
+            f"expected {_VERSION}); make the index again"
         )
-    if checksum != json_checksum(content):
-        raise DataError(f"{path} is damaged: its content has another checksum; {_AGAIN}")
-    del content["index_version"]
-    try:
-        state = IndexState(**content)
-        is_whole = (
-            state.settings["dtype"] in DTYPES
-            and all(isinstance(state.settings[name], str) for name in _TEXTS)
-            and all(type(each) is int and each >= 0 for each in state.counts())
-        )
-    except (KeyError, TypeError):
-        is_whole = False
-    if not is_whole:
-        raise DataError(f"{path} is damaged: it lacks what an index says; {_AGAIN}")
-    return state
+    return journal.decoded(content)
 
 
 _AGAIN: Final = "make the index again with tidybert index, in a new directory"
@@ -164,10 +154,10 @@ def open_vectors(
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
     """(n, d) and the scales (n,) of int8, mapped from the files."""
     arrays: dict[str, Any] = {}
-    shapes = {VECTORS_FILE: (state.num_texts, state.settings["dimension"])}
+    shapes = {VECTORS_FILE: (state.num_texts, state.settings.dimension)}
     for name, (begin, _) in state.parts().items():
         if name != TEXTS_FILE:
-            dtype = state.settings["dtype"] if name == VECTORS_FILE else "float32"
+            dtype = state.settings.dtype if name == VECTORS_FILE else "float32"
             shape = shapes.get(name, (state.num_texts,))
             # PyTorch takes memory that may be written; "c" never writes to the file.
             mapped = np.memmap(directory / name, dtype, "c", begin, shape)
@@ -263,10 +253,6 @@ def _check_header(path: Path, header: bytes, state: IndexState) -> None:
 Computed = Callable[[Iterator[TextExample]], Iterable[Chunk]]
 """From texts to their vectors in chunks; only examples, truncated and vectors are read."""
 
-_COMPARED: Final = (
-    *("fingerprint", "pooling", "prompt", "max_seq_length", "dtype", "precision", "dimension"),
-)
-
 
 def write_index(
     embedder: Embedder,
@@ -296,20 +282,20 @@ def write_index(
         raise UsageError(f"{param('dtype')} {dtype!r}: expected one of {', '.join(DTYPES)}")
     assert embedder.normalize, "an index holds vectors of length 1"
     directory = Path(directory)
-    settings = {
-        "model": model if model in PRETRAINED else str(Path(model).absolute()),
-        "fingerprint": embedder.fingerprint,
-        "pooling": embedder.pooling,
-        "prompt": embedder.prompt,
-        "max_seq_length": embedder.max_seq_length,
-        "dtype": dtype,
-        "precision": embedder.precision,
-        "dimension": embedder.dimension,
-    }
+    settings = IndexSettings(
+        model=model if model in PRETRAINED else str(Path(model).absolute()),
+        fingerprint=embedder.fingerprint,
+        pooling=embedder.pooling,
+        prompt=embedder.prompt,
+        max_seq_length=embedder.max_seq_length,
+        dtype=dtype,
+        precision=embedder.precision,
+        dimension=embedder.dimension,
+    )
     left = iter(examples)
     with output_lock(directory):
         before = _state_in(directory, settings)
-        state = before or IndexState(settings)
+        state = before or IndexState(settings=settings)
         _skip_done(left, directory, state)
         advance(state.num_texts)
         first = next(left, None)
@@ -327,34 +313,26 @@ def write_index(
     return Written(growing.state.num_texts, growing.state.num_truncated, state.num_texts)
 
 
-def _state_in(directory: Path, settings: dict[str, Any]) -> IndexState | None:
+def _state_in(directory: Path, settings: IndexSettings) -> IndexState | None:
     """How far the index in a directory is; None where no text has been done."""
-    make_directory(directory)
-    for name in (PROGRESS_FILE, INDEX_FILE):
-        if (directory / name).exists():
-            state = read_state(directory / name)
-            break
-    else:
-        if contents(directory):
-            raise UsageError(
-                f"{param('out', directory)} is not empty, and no index was begun there; name a new "
-                "directory"
-            )
+    names = (PROGRESS_FILE, INDEX_FILE)
+    if not is_begun(directory, names, "index"):
         return None
+    state = read_state(next(directory / name for name in names if (directory / name).exists()))
     if not state.num_texts:
         return None
-    other = [name for name in _COMPARED if state.settings[name] != settings[name]]
-    if "fingerprint" in other:
+    if state.settings.fingerprint != settings.fingerprint:
         raise UsageError(
-            f"{param('out', directory)} has vectors of another model, {state.settings['model']}: "
+            f"{param('out', directory)} has vectors of another model, {state.settings.model}: "
             "their cosines mean nothing beside those of this one; name a new directory"
         )
-    if other:
-        shown = ", ".join(param(name, state.settings[name]) for name in other)
-        raise UsageError(
-            f"{param('out', directory)} was made with {shown}: give the same, or name a new "
-            "directory"
-        )
+    check_settings(
+        # The same model may be in another place.
+        asdict(replace(state.settings, model=settings.model)),
+        asdict(settings),
+        f"{param('out', directory)} was made",
+        "give the same, or name a new directory",
+    )
     return state
 
 
@@ -431,18 +409,15 @@ class _Growing:
         self, examples: list[TextExample], vectors: npt.NDArray[np.float32], num_truncated: int
     ) -> None:
         _refuse_pairs(examples)
-        numbers, scales = rounded(vectors, self.state.settings["dtype"])
+        numbers, scales = rounded(vectors, self.state.settings.dtype)
         content = {VECTORS_FILE: numbers.tobytes(), TEXTS_FILE: text_batch(examples)}
         if scales is not None:
             content[SCALES_FILE] = scales.tobytes()
         for name, data in content.items():
             self._files[name].write(data)
-        self.state = replace(
-            self.state,
-            num_texts=self.state.num_texts + len(examples),
-            num_truncated=self.state.num_truncated + num_truncated,
-            text_bytes=self._files[TEXTS_FILE].size,
-        )
+        self.state.num_texts += len(examples)
+        self.state.num_truncated += num_truncated
+        self.state.text_bytes = self._files[TEXTS_FILE].size
 
     def _save(self) -> None:
         for file in self._files.values():
@@ -451,7 +426,7 @@ class _Growing:
         self._saved = time.monotonic()
 
     def _write(self, name: str, state: IndexState) -> None:
-        atomic_write_json(self.directory / name, state.contents())
+        Journal(self.directory / name, IndexState, _AGAIN).write(state)
 
 
 def _computed_here(embedder: Embedder, examples: Iterator[TextExample]) -> Iterator[Chunk]:

@@ -16,70 +16,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tidybert.errors import ConfigError, DataError, DiskError, UsageError, param
-from tidybert.storage.atomic_files import atomic_write_json
-from tidybert.storage.json_objects import read_json_object
+import msgspec
+
+from tidybert.errors import DataError, DiskError, UsageError, param
+from tidybert.storage.journal import Count, Journal, check_settings
 from tidybert.storage.output_lock import OutputLock, journal_of, output_lock
-from tidybert.storage.own_files import open_own, rename_synced, writing
-
-# A file that grows for hours: what was there at its last sync survives a kill.
-
-
-class GrowingFile:
-    """A file that is written at its end.
-
-    Args:
-        path: is new if ``size`` is None.  Otherwise it was being written, and is cut to ``size``.
-        shown: the name in messages about writing, if it is another.
-
-    Raises DiskError for a file that is not new, or shorter than ``size``, and for a link.
-    """
-
-    def __init__(self, path: Path, size: int | None = None, shown: Path | None = None) -> None:
-        self.path, self.size, self._shown = path, size or 0, shown or path
-        with writing(path):
-            new = os.O_CREAT | os.O_EXCL if size is None else 0
-            self._file = os.fdopen(open_own(path, os.O_RDWR | new), "r+b")
-            found = os.fstat(self._file.fileno()).st_size
-            if found < self.size:
-                self.close()
-                raise DiskError(
-                    f"{path} has lost bytes: {self.size} were written, {found} are there"
-                )
-            self._file.truncate(self.size)
-            self._file.seek(self.size)
-
-    def write(self, content: bytes) -> None:
-        """Write at the end; after an error ``size`` bytes are still whole."""
-        with writing(self._shown):
-            self._file.write(content)
-        self.size += len(content)
-
-    def replace_head(self, content: bytes) -> None:
-        """Write over the first bytes."""
-        with writing(self._shown):
-            self._file.seek(0)
-            self._file.write(content)
-            self._file.seek(self.size)
-
-    def sync(self) -> int:
-        """Wait until all is on the disk; returns how many bytes."""
-        with writing(self._shown):
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        return self.size
-
-    def become(self, target: Path) -> None:
-        """End the file, and rename it to ``target`` in the same folder."""
-        self.sync()
-        self.close()
-        rename_synced(self.path, target)
-
-    def close(self) -> None:
-        """End the writing.  What did not fit on the disk is lost; ``write`` or ``sync`` said so."""
-        with suppress(OSError):
-            self._file.close()
-
+from tidybert.storage.own_files import GrowingFile
 
 SECONDS_BETWEEN_SAVES: Final = 1.0
 
@@ -135,16 +77,16 @@ def grow_file(
     with new_file(target, resume) as lock:
         part = _Part(lock, target, settings, form)
         try:
-            num_resumed = part.num_items
+            num_resumed = part.done.texts
             part.skip_done(left)
             advance(num_resumed)
             for piece in pieces(left, num_resumed):
                 part.append(*piece)
-                advance(part.num_items)
+                advance(part.done.texts)
             part.finish(form)
         finally:
             part.close()
-    return Written(part.num_items, part.num_cut, num_resumed)
+    return Written(part.done.texts, part.done.truncated, num_resumed)
 
 
 @contextmanager
@@ -160,7 +102,7 @@ def new_file(target: Path, resume: bool) -> Iterator[OutputLock]:
     with output_lock(target) as lock:
         part = _resumable(lock, target)
         # A kill may have come before the first journal, or after the file got its name.
-        if part is None or (os.path.lexists(target) and _is_done(part)):
+        if part is None or (os.path.lexists(target) and _lacks_only_its_name(part)):
             lock.drop_part(target)
         if os.path.lexists(target):
             raise UsageError(f"{param('out', target)} is there already; name a new file")
@@ -183,59 +125,66 @@ def _resumable(lock: OutputLock, target: Path) -> Path | None:
     return part if part is not None and journal_of(part).is_file() else None
 
 
-def _is_done(part: Path) -> bool:
+def _lacks_only_its_name(part: Path) -> bool:
     try:
-        return read_json_object(journal_of(part)).get("done") is True
-    except ConfigError:
+        return _journal(part).read().done
+    except DataError:
         return False
 
 
+class _Done(msgspec.Struct, forbid_unknown_fields=True):
+    """How many items a part has, the sha256 of them, and how many of them were cut."""
+
+    texts: Count
+    sha256: str = hashlib.sha256().hexdigest()
+    truncated: Count = 0
+
+
+class _PartState(msgspec.Struct, forbid_unknown_fields=True):
+    """The journal of a part: of its bytes so many are whole; ``done`` if it lacks only its name."""
+
+    bytes: Count
+    progress: _Done
+    settings: dict[str, Any]
+    done: bool = False
+
+
+def _journal(part: Path) -> Journal[_PartState]:
+    return Journal(journal_of(part), _PartState, f"remove it and {part} to start again")
+
+
 class _Part:
-    """The part of a target and its journal; ``num_items`` are done, ``num_cut`` of them cut."""
+    """The part of a target and its journal; ``done`` is how far it is."""
 
     def __init__(
         self, lock: OutputLock, target: Path, settings: Mapping[str, Any], form: Form
     ) -> None:
-        self.num_items = self.num_cut = 0
+        self.done = _Done(0)
         self._lock, self._target = lock, target
         # JSON turns a tuple into a list: compare with what the journal gives back.
         self._settings = json.loads(json.dumps(settings))
         self._digest = hashlib.sha256()
-        self._sha256 = self._digest.hexdigest()
         self._is_done = False
         path = _resumable(lock, target)
         if path is not None:
-            self._file = GrowingFile(path, self._read_journal(path), shown=target)
+            state = _journal(path).read()
+            check_settings(
+                state.settings,
+                self._settings,
+                f"{param('resume')}: {path} was begun",
+                "give the same, or remove it to start again",
+            )
+            self.done = state.progress
+            self._file = GrowingFile(path, state.bytes, shown=target)
         else:
             self._file = GrowingFile(lock.new_part(target), shown=target)
             self._file.write(form.begin())
         self._saved = time.monotonic()
 
-    def _read_journal(self, path: Path) -> int:
-        """Set what is done; return how many bytes are whole."""
-        journal = journal_of(path)
-        try:
-            state = read_json_object(journal)
-            progress, settings = dict(state["progress"]), dict(state["settings"])
-            self.num_items, self.num_cut = int(progress["texts"]), int(progress.get("truncated", 0))
-            self._sha256 = progress.get("sha256", self._sha256)
-            size = int(state["bytes"])
-        except (ConfigError, KeyError, TypeError, ValueError) as error:
-            raise DataError(
-                f"{journal} is damaged ({error}): remove it and {path} to start again"
-            ) from error
-        other = [name for name, value in self._settings.items() if settings.get(name) != value]
-        if other:
-            raise UsageError(
-                f"{param('resume')}: {path} was begun with other {', '.join(other)}: give the "
-                "same, or remove it to start again"
-            )
-        return size
-
     def skip_done(self, items: Iterator[Any]) -> None:
         """Take the items that are done off the front; DataError unless they are the same."""
-        self._update(islice(items, self.num_items))
-        if self._digest.hexdigest() != self._sha256:
+        self._update(islice(items, self.done.texts))
+        if self._digest.hexdigest() != self.done.sha256:
             raise DataError(
                 f"{param('resume')}: {self._file.path} was begun with other texts: give the same "
                 "file, or remove it to start again"
@@ -244,9 +193,9 @@ class _Part:
     def append(self, content: bytes, items: Sequence[Any], num_cut: int) -> None:
         self._file.write(content)
         self._update(items)
-        self._sha256 = self._digest.hexdigest()
-        self.num_items += len(items)
-        self.num_cut += num_cut
+        self.done.sha256 = self._digest.hexdigest()
+        self.done.texts += len(items)
+        self.done.truncated += num_cut
         if time.monotonic() - self._saved >= SECONDS_BETWEEN_SAVES:
             self._save()
 
@@ -255,10 +204,8 @@ class _Part:
             self._digest.update(repr(item).encode("utf-8", "surrogatepass"))
 
     def _save(self, *, is_done: bool = False) -> None:
-        done = {"texts": self.num_items, "sha256": self._sha256, "truncated": self.num_cut}
-        size = self._file.sync()
-        state = {"bytes": size, "progress": done, "settings": self._settings, "done": is_done}
-        atomic_write_json(journal_of(self._file.path), state, self._lock)
+        state = _PartState(self._file.sync(), self.done, self._settings, is_done)
+        _journal(self._file.path).write(state, self._lock)
         self._saved = time.monotonic()
 
     def finish(self, form: Form) -> None:
@@ -275,10 +222,10 @@ class _Part:
 
     def close(self) -> None:
         """Keep what is whole, or remove the part if that is nothing."""
-        if self.num_items and not self._is_done:
+        if self.done.texts and not self._is_done:
             # On a full disk the journal before this one is still valid.
             with suppress(OSError, DiskError):
                 self._save()
         self._file.close()
-        if not self.num_items:
+        if not self.done.texts:
             self._lock.drop_part(self._target)

@@ -10,12 +10,13 @@ synced and renamed.
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
@@ -26,11 +27,10 @@ from tidybert.errors import DiskError, TidyBertError, TrainingError, param
 from tidybert.options import MODEL, NOTHING, ORDER, Changes
 from tidybert.storage.atomic_files import (
     atomic_directory,
-    atomic_write_json,
     atomic_write_text,
     file_sha256,
 )
-from tidybert.storage.json_objects import json_checksum, read_json_object
+from tidybert.storage.journal import Count, Journal, difference
 from tidybert.storage.model_files import (
     BEST_FOLDER,
     CHECKPOINTS_FOLDER,
@@ -58,6 +58,13 @@ _CONTENTS: Final = {
 }
 
 
+class Course(TypedDict):
+    """What a checkpoint records of the identity of its run."""
+
+    settings: dict[str, Any]
+    contents: dict[str, Any]
+
+
 @dataclass(frozen=True)
 class RunIdentity:
     """Everything that a run's steps follow from.
@@ -73,10 +80,10 @@ class RunIdentity:
     kinds: Mapping[str, Changes] = field(default_factory=dict)
     was_so: Callable[[str, Any], bool] = lambda _name, _value: False
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Course:
         """What a checkpoint records, as JSON gives it back."""
         content = {"settings": dict(self.settings), "contents": dict(self.contents)}
-        plain: dict[str, Any] = json.loads(json.dumps(content))
+        plain: Course = json.loads(json.dumps(content))
         return plain
 
     def kind(self, name: str) -> Changes:
@@ -87,11 +94,10 @@ class RunIdentity:
         """A setting with its value before and now: --seed: 42 before, 7 now; or what differs."""
         if name in self.contents:
             return f"{_CONTENTS[name][0]}: not the same as before"
-        was, given = ("not given" if each is None else f"{each!s:.60}" for each in (before, now))
-        return f"{param(name)}: {was} before, {given} now"
+        return difference(name, before, now)
 
     def changes(
-        self, before: Mapping[str, Any], where: object, *, allowed: bool = False
+        self, before: Course, where: object, *, allowed: bool = False
     ) -> dict[str, list[Any]]:
         """The settings and contents that changed, by name, as [before, now].
 
@@ -163,23 +169,24 @@ AsModel = Callable[[Path, Mapping[str, Tensor]], object]
 """Writes weights into a directory as a MODEL."""
 
 
-@dataclass
-class TrainingState:
+class TrainingState(msgspec.Struct, forbid_unknown_fields=True):
     """Where a run is.
 
     course: what a resumed run must share, see RunIdentity.  changes: for each resume with other
     settings, the step and the settings with their values before and after.  best_metrics: those of
     ``best_step`` on dev, None before the first evaluation.  progress: values that do not follow
-    from the step, such as counts and the place in a stream of instances.
+    from the step, such as counts and the place in a stream of instances.  sha256: of the files of
+    tensors beside it, by name; set on writing.
     """
 
-    course: dict[str, Any]
-    changes: list[dict[str, Any]] = field(default_factory=list)
-    step: int = 0
-    best_step: int = 0
+    course: Course
+    changes: list[dict[str, Any]] = []
+    step: Count = 0
+    best_step: Count = 0
     best_metrics: dict[str, Any] | None = None
-    evaluations_since_best: int = 0
-    progress: dict[str, Any] = field(default_factory=dict)
+    evaluations_since_best: Count = 0
+    progress: dict[str, Any] = {}
+    sha256: dict[str, str] = {}
 
     def forget_best(self) -> None:
         """The best weights are chosen among the evaluations to come."""
@@ -228,9 +235,8 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
             if checkpoint.is_kept:
                 atomic_write_text(partial / KEPT_FILE, "")
             write_tensors(partial / OPTIMIZER_FILE, checkpoint.moments)
-            content = {**asdict(state), "sha256": _hashes(partial)}
-            content["checksum"] = json_checksum(content)
-            atomic_write_json(partial / STATE_FILE, content)
+            state.sha256 = _hashes(partial)
+            _journal(partial).write(state)
     except DiskError as error:
         *_, left = [None, *step_directories(run)]
         advice = f"make room, then {param('resume')} continues from {left}"
@@ -287,21 +293,18 @@ def checkpoint_at(directory: Path, step: int, progress: Mapping[str, Any]) -> Ch
 
     Raises TidyBertError for a damaged one, and EarlierVersionError.
     """
-    path = directory / STATE_FILE
-    content = read_json_object(path, error=TrainingError)
+    journal = _journal(directory)
+    content = journal.content()
     if "fingerprint" in content:
         raise EarlierVersionError(
             f"{directory} was written by an earlier version of tidybert; end the run with that "
             f"version, or give a new {param('out')}"
         )
-    if content.pop("checksum", None) != json_checksum(content):
-        raise TrainingError(f"{STATE_FILE} is not what was written")
-    if content.pop("sha256", None) != _hashes(directory):
+    state = journal.decoded(content)
+    if state.sha256 != _hashes(directory):
         raise TrainingError("its files of tensors are not what was written")
-    if content.keys() != {each.name for each in fields(TrainingState)}:
-        raise TrainingError(f"{STATE_FILE} does not have the entries of a training state")
-    state = TrainingState(**content)
-    if not _is_state(state, step, progress):
+    late = max(state.best_step, state.evaluations_since_best) > step
+    if state.step != step or late or not _is_like(state.progress, progress):
         raise TrainingError(f"{STATE_FILE} is not the state of this training")
     weights = read_tensors(directory / WEIGHTS_FILE)
     if (directory / CONFIG_FILE).exists():
@@ -309,18 +312,8 @@ def checkpoint_at(directory: Path, step: int, progress: Mapping[str, Any]) -> Ch
     return Checkpoint(state, weights, read_tensors(directory / OPTIMIZER_FILE))
 
 
-def _is_state(state: TrainingState, step: int, progress: Mapping[str, Any]) -> bool:
-    """Whether the values of an untrusted state have the kinds of a state at ``step``."""
-    counts = state.step, state.best_step, state.evaluations_since_best
-    of_course = state.course.get if isinstance(state.course, dict) else {}.get
-    return (
-        all(isinstance(of_course(each), dict) for each in ("settings", "contents"))
-        and isinstance(state.changes, list)
-        and all(type(each) is int and 0 <= each <= step for each in counts)
-        and state.step == step
-        and isinstance(state.best_metrics, dict | None)
-        and _is_like(state.progress, progress)
-    )
+def _journal(checkpoint: Path) -> Journal[TrainingState]:
+    return Journal(checkpoint / STATE_FILE, TrainingState, error=TrainingError)
 
 
 def _is_like(value: Any, example: Any, *, strict: bool = False) -> bool:

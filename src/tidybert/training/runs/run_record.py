@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from torch import Tensor
 
 from tidybert.errors import TrainingError, param
@@ -217,7 +218,7 @@ class RunRecord:
         assert self.run is not None
         weights, moments = self._copies(weights), self._copies(moments)
         if self.processes.is_first:
-            state = replace(self.state, progress=dict(self.state.progress))
+            state = msgspec.structs.replace(self.state, progress=dict(self.state.progress))
             is_kept = self.kept_steps is not None and state.step % self.kept_steps == 0
             checkpoint = Checkpoint(state, weights, moments, self.as_model, is_kept)
             self._write(partial(write_checkpoint, self.run, checkpoint, self.save_total_limit))
