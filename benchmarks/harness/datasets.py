@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.harness.rounds import note
+from benchmarks.harness import script
 from tidybert.files.reading import PUBLISHED_LAYOUTS, ReadOptions
 from tidybert.tasks.registry import task_class
 
@@ -29,8 +29,20 @@ _TEST_SHARE: Final = 0.3
 """Of the articles of SQuAD 2.0, those to test on."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How a comparison trains on a data set."""
+
+    num_examples: int | None = None
+    """From the first on; None for all."""
+    num_train_epochs: int = 1
+    learning_rate: float = 1e-4
+    train_batch_size: int = 32
+    max_seq_length: int = 128
+
+
 @dataclass(frozen=True)
-class Job:
+class Job(Settings):
     """A data set: TASK, its two parts under the data folder, and how it is trained and scored."""
 
     task: str
@@ -40,12 +52,6 @@ class Job:
     scores: str
     layout: str = ""
     """Of the files, by its name in LAYOUTS."""
-    num_examples: int | None = None
-    """Training examples of a comparison, from the first on; None for all."""
-    num_train_epochs: int = 1
-    learning_rate: float = 1e-4
-    train_batch_size: int = 32
-    max_seq_length: int = 128
 
     @property
     def metrics(self) -> list[str]:
@@ -60,61 +66,58 @@ class Job:
 
 def _subset(name: str, metrics: str) -> Job:
     """A labelled subset of a task of GLUE, which is not its dev part."""
-    train, dev = (f"glue/{name}/subset-{part}.json" for part in ("train", "dev"))
-    return Job("classify", train, dev, metrics, f"glue/{name}/*.json", 3200)
+    train, dev, layout = (f"glue/{name}/{each}" for each in (
+        "subset-train.json", "subset-dev.json", "*.json"))  # fmt: skip
+    return Job("classify", train, dev, metrics, layout, num_examples=3200)
 
 
-LAYOUTS: Final = {
-    "": ReadOptions(),
-    "codah": ReadOptions(format="codah"),
-    **PUBLISHED_LAYOUTS,
-}
+LAYOUTS: Final = {"": ReadOptions(), "codah": ReadOptions(format="codah"), **PUBLISHED_LAYOUTS}
 _SPAM: Final = "text/sms_spam/SMSSpamCollection"
 _BANKING: Final = "text/banking77/"
 _WIKIGOLD: Final = "ner/wikigold/wikigold.conll.txt"
 _SQUAD: Final = "squad/dev-v2.0-half.json"
 _QUESTIONS: Final[dict[str, Any]] = {
-    "learning_rate": 3e-4,
-    "train_batch_size": 4,
-    "max_seq_length": 384,
-}
+    "learning_rate": 3e-4, "train_batch_size": 4, "max_seq_length": 384,
+}  # fmt: skip
 _TAGS: Final[dict[str, Any]] = {"num_train_epochs": 3, "learning_rate": 2e-4}
 GROUPS: Final[dict[str, dict[str, Job]]] = {
     "glue": {
         "SST-2": Job("classify", "glue/SST-2/train.tsv", "glue/SST-2/dev.tsv", "accuracy",
-                     "glue/SST-2/*.tsv", 3200),
+                     "glue/SST-2/*.tsv", num_examples=3200),
         "MRPC": Job("classify", "glue/MRPC/msr-para-train.tsv", "glue/MRPC/msr-para-val.tsv",
                     "accuracy f1", "glue/MRPC/*.tsv"),
         "STS-B": Job("regress", "glue/STS-B/sts-train.csv", "glue/STS-B/sts-dev.csv",
-                     "pearson spearman", "glue/STS-B/*.csv", 2880),
+                     "pearson spearman", "glue/STS-B/*.csv", num_examples=2880),
         "RTE": Job("classify", "glue/RTE/train.tsv", "glue/RTE/dev.tsv", "accuracy",
-                   "glue/RTE/*.tsv", None, 3),
+                   "glue/RTE/*.tsv", num_train_epochs=3),
     },
     "text": {
         "SMS spam": Job("classify", _SPAM, _SPAM, "accuracy f1", _SPAM),
         "BANKING77": Job("classify", f"{_BANKING}train.csv", f"{_BANKING}test.csv",
-                         "accuracy macro_f1", f"{_BANKING}t*.csv", None, 3),
+                         "accuracy macro_f1", f"{_BANKING}t*.csv", num_train_epochs=3),
         "TREC": Job("classify", "text/trec/TREC.train.all", "text/trec/TREC.test.all", "accuracy",
                     "text/trec/TREC.*.all"),
         "ChnSentiCorp": Job("classify", "zh/chnsenticorp/train.tsv", "zh/chnsenticorp/dev.tsv",
-                            "accuracy", "zh/chnsenticorp/*.tsv", 3200),
+                            "accuracy", "zh/chnsenticorp/*.tsv", num_examples=3200),
         "QNLI subset": _subset("QNLI", "accuracy"),
         "MNLI subset": _subset("MNLI", "accuracy"),
         "QQP subset": _subset("QQP", "accuracy f1"),
     },
     "choice": {
         "CODAH": Job("choose", "choice/codah/train.tsv", "choice/codah/dev.tsv", "accuracy",
-                     "codah", None, 3),
+                     "codah", num_train_epochs=3),
     },
     "ner": {
         "CoNLL-2003": Job("tag", "ner/conll2003/train.txt", "ner/conll2003/test.txt",
-                          "f1 precision recall", "", 3200, **_TAGS),
+                          "f1 precision recall", num_examples=3200, **_TAGS),
         "wikigold": Job("tag", _WIKIGOLD, _WIKIGOLD, "f1 precision recall", **_TAGS),
     },
     "squad": {
         "shifts": Job("answer", "squad/new_wiki_v1.0.json squad/reddit_v1.0.json",
-                      "squad/amazon_reviews_v1.0.json", "exact_match f1", "", 2000, **_QUESTIONS),
-        "2.0": Job("answer", _SQUAD, _SQUAD, "exact_match f1 best_f1", "", 1600, **_QUESTIONS),
+                      "squad/amazon_reviews_v1.0.json", "exact_match f1", num_examples=2000,
+                      **_QUESTIONS),
+        "2.0": Job("answer", _SQUAD, _SQUAD, "exact_match f1 best_f1", num_examples=1600,
+                   **_QUESTIONS),
     },
     "tickets": {
         "tickets": Job("classify", f"{TICKETS}/train.csv", f"{TICKETS}/dev.csv", "accuracy"),
@@ -174,7 +177,9 @@ def sst2_or_tickets() -> str:
     """The job whose texts are timed: SST-2, or the bundled tickets where it is not there."""
     if JOBS["SST-2"].files("dev")[0].exists():
         return "SST-2"
-    note("SST-2 is not in the data folder (TIDYBERT_DATA, or ../shared/data): timing the tickets")
+    script.note(
+        "SST-2 is not in the data folder (TIDYBERT_DATA, or ../shared/data): timing the tickets"
+    )
     return "tickets"
 
 

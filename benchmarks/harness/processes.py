@@ -1,9 +1,4 @@
-"""Measurements in processes of their own, which have their own threads and peak memory.
-
-``run_apart`` starts the function that measures::
-
-    python -m benchmarks.harness.processes MODULE FUNCTION SIDE '{"device": …}'
-"""
+"""Measurements in processes of their own, which have their own threads and peak memory."""
 
 import json
 import os
@@ -39,7 +34,9 @@ def run_apart(
     kind, _, number = str(work.get("device", "cpu")).partition(":")
     if kind == "cuda":
         # With several GPUs transformers' Trainer would divide its batches among them.
-        environment["CUDA_VISIBLE_DEVICES"] = _visible(int(number or 0))
+        seen = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
+        at = int(number or 0)
+        environment["CUDA_VISIBLE_DEVICES"] = seen[at] if at < len(seen) else str(at)
         work = {**work, "device": "cuda"}
     command = [sys.executable, "-m", "benchmarks.harness.processes"]
     command += [function.__module__, function.__name__, side, json.dumps(work)]
@@ -48,12 +45,6 @@ def run_apart(
         raise TidyBertError(f"the {side} side failed:\n{done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
-
-
-def _visible(number: int) -> str:
-    """What CUDA_VISIBLE_DEVICES calls the GPU that this process sees as ``number``."""
-    names = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
-    return names[number] if number < len(names) else str(number)
 
 
 def in_environment(python: str, program: str, given: Any) -> Any:

@@ -19,10 +19,10 @@ ChnSentiCorp takes a small model of random weights with the Chinese vocabulary: 
 runs, and how fast.
 """
 
+import argparse
 import statistics
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
 from pathlib import Path
@@ -31,21 +31,18 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from benchmarks.harness.datasets import GROUPS, JOBS, data_folder
-from benchmarks.harness.processes import run_apart
-from benchmarks.harness.rounds import SIDES, in_turn
-from benchmarks.harness.tables import Line, Results, markdown, percent, results_parser, show
+from benchmarks.harness import datasets, processes, script
 from benchmarks.speed.finetune import measure
-from benchmarks.speed.finetune_work import FinetuneWork, with_dropout, work_of
+from benchmarks.speed.finetune_work import FinetuneWork, metrics_of, with_dropout, work_of
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
-from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.errors import TidyBertError
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import load
 from tidybert.metrics.entity_scores import TagCounts
 from tidybert.modeling import BertModel
+from tidybert.modeling.kernels.answer_layers import use_int8
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -65,19 +62,16 @@ NAMES: Final = {
 
 def score_table(
     names: Sequence[str],
-    results: Sequence[Line],
+    results: Sequence[script.Line],
     sides: Mapping[str, str],
     *,
     compared: Sequence[str],
     timed: bool,
 ) -> list[str]:
-    """Markdown rows: each metric on every side, mean and deviation over seeds, in percent.
+    """Markdown rows: each metric of the jobs on every side, mean and deviation, in percent.
 
-    Args:
-        names: jobs.
-        sides: headings by side.
-        compared: the sides whose common seeds count; another side says if it has fewer.
-        timed: also seconds and memory of the compared sides, and the ratio of their seconds.
+    ``sides`` has headings by side.  The common seeds of the ``compared`` sides count; another side
+    says if it has fewer.  ``timed``: also seconds and memory of the compared sides.
     """
     heads = ["task", "metric", *sides.values(), "seeds"]
     if timed:
@@ -85,41 +79,36 @@ def score_table(
         heads += ["MiB, tidybert", "MiB, transformers"]
     rows = []
     for name in names:
+        of_job = [line for line in results if line["task"] == name]
         by_side = {
-            side: {line["seed"]: line for line in results if _is_of(line, name, side)}
-            for side in sides
+            side: {line["seed"]: line for line in of_job if line["side"] == side} for side in sides
         }
         seeds = sorted(set.intersection(*(set(by_side[side]) for side in compared)))
-        once = [str(len(seeds)), *(_times(by_side, seeds, compared) if timed and seeds else [])]
-        first = name
-        for metric in JOBS[name].metrics if seeds else ():
+        if not seeds:
+            continue
+        once = [str(len(seeds))]
+        if timed:
+            once += _times([[by_side[side][seed] for seed in seeds] for side in compared])
+        for number, metric in enumerate(datasets.JOBS[name].metrics):
             cells = []
             for found in by_side.values():
                 values = [found[seed]["metrics"][metric] for seed in seeds if seed in found]
-                fewer = (
-                    f" ({len(values)} of {len(seeds)} seeds)" if len(values) < len(seeds) else ""
-                )
-                cells.append(f"{percent(values)}{fewer}" if values else "")
-            rows.append([first, metric, *cells, *once])
-            first, once = "", [""] * len(once)
-    return markdown(heads, rows)
+                is_whole = len(values) in (0, len(seeds))
+                fewer = "" if is_whole else f" ({len(values)} of {len(seeds)} seeds)"
+                cells.append(script.percent(values) + fewer)
+            rows.append(["" if number else name, metric, *cells])
+            rows[-1] += [""] * len(once) if number else once
+    return script.markdown(heads, rows)
 
 
-def _is_of(line: Line, name: str, side: str) -> bool:
-    return (line["task"], line["side"]) == (name, side)
-
-
-def _times(
-    by_side: Mapping[str, Mapping[int, Line]], seeds: Sequence[int], compared: Sequence[str]
-) -> list[str]:
-    """Median seconds, the median ratio of a seed's seconds, and median memory."""
-
-    def median(side: str, key: str) -> str:
-        return f"{statistics.median(by_side[side][seed][key] for seed in seeds):.0f}"
-
-    ours, theirs = (by_side[side] for side in compared)
-    ratio = statistics.median(theirs[seed]["seconds"] / ours[seed]["seconds"] for seed in seeds)
-    seconds, memory = ([median(side, key) for side in compared] for key in ("seconds", "peak_mib"))
+def _times(lines: Sequence[Sequence[script.Line]]) -> list[str]:
+    """Of two sides median seconds, the median ratio of a seed's seconds, and median memory."""
+    median = statistics.median
+    ratio = median(two["seconds"] / one["seconds"] for one, two in zip(*lines, strict=True))
+    seconds, memory = (
+        [f"{median(line[key] for line in side):.0f}" for side in lines]
+        for key in ("seconds", "peak_mib")
+    )
     return [*seconds, f"{ratio:.2f}", *memory]
 
 
@@ -127,17 +116,17 @@ def _times(
 
 
 def take_in_turn(
-    results: Results,
+    results: script.Results,
     names: Sequence[str],
     sides: Sequence[str],
     seeds: int,
-    measured: Any,
+    measured: Callable[[str, str, int], Mapping[str, Any]],
 ) -> None:
     """Measure what the file lacks; ``measured`` takes a side, a job and a seed."""
     for seed in range(1, seeds + 1):
         for name in names:
             # The first side changes with the seed, because the machine may become slower or faster.
-            for side in in_turn(sides, seed - 1):
+            for side in script.in_turn(sides, seed - 1):
                 # Frozen features draw no random numbers.
                 if side != FROZEN or seed == 1:
                     key = {"task": name, "side": side, "seed": seed}
@@ -146,28 +135,23 @@ def take_in_turn(
 
 def measured_apart(side: str, work: FinetuneWork) -> dict[str, Any]:
     """Train and score a side in a process of its own."""
-    if side == FROZEN:
-        return run_apart(frozen_features, side, asdict(work), work.threads)
+    function = frozen_features if side == FROZEN else measure
     if side == DEFAULTS:
         side, work = "ours", replace(work, at_defaults=True)
-    return run_apart(measure, side, asdict(work), work.threads)
+    return processes.run_apart(function, side, asdict(work), work.threads)
 
 
 def prepared(work: FinetuneWork, folder: Path) -> FinetuneWork:
     """The work with the weights that its job begins with, if they are its own."""
     if work.job == "ChnSentiCorp":
-        return replace(work, model=random_chinese_model(folder))
+        vocabulary = datasets.data_folder() / "vocab/bert-base-chinese/vocab.txt"
+        tokenizer = BertTokenizer.from_file(vocabulary, do_lower_case=True)
+        config = BertConfig.from_name("mini", vocab_size=tokenizer.vocab_size)
+        chinese = write_random_model(folder / "chinese", config, tokenizer, seed=0)
+        return replace(work, model=str(chinese))
     if work.job == "2.0":
         return replace(work, model=f"{learned_on_shifts(work).name}/run")
     return work
-
-
-def random_chinese_model(folder: Path) -> str:
-    """Write a model of size mini, with the same random weights every time."""
-    vocabulary = data_folder() / "vocab/bert-base-chinese/vocab.txt"
-    tokenizer = BertTokenizer.from_file(vocabulary, do_lower_case=True)
-    config = BertConfig.from_name("mini", vocab_size=tokenizer.vocab_size)
-    return str(write_random_model(folder / "chinese", config, tokenizer, seed=0))
 
 
 def write_random_model(
@@ -191,8 +175,7 @@ def learned_on_shifts(work: FinetuneWork) -> tempfile.TemporaryDirectory[str]:
     """The model that tidybert trains on ``shifts``, in a folder that is removed at exit."""
     folder = tempfile.TemporaryDirectory()
     changes = {"seed": work.seed, "max_steps": work.max_steps, "precision": work.precision}
-    shifts = work_of("shifts", work.model, is_scored=False, **changes)
-    train_run(shifts, shifts.arguments(), Path(folder.name) / "run")
+    work_of("shifts", work.model, is_scored=False, **changes).trained(out=Path(folder.name) / "run")
     return folder
 
 
@@ -203,19 +186,8 @@ def with_one_start(work: FinetuneWork, folder: Path) -> FinetuneWork:
         max_steps=1, learning_rate=1e-30, head_start="random", seed=work.seed
     )
     with with_dropout(replace(work, is_scored=False), 0.0) as without:
-        train_run(without, arguments, folder / "start")
+        without.trained(arguments=arguments, out=folder / "start")
     return replace(work, model=str(folder / "start"))
-
-
-def train_run(work: FinetuneWork, arguments: TrainingArguments, run: Path) -> None:
-    """Fine-tune with tidybert and write the RUN."""
-    task, train, _ = work.read()
-    length = work.max_seq_length
-    run_finetuning(
-        FinetuningJob(
-            task, work.model, train, None, arguments, max_seq_length=length, out=run, device="cpu"
-        )
-    )
 
 
 def frozen_features(_side: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -245,24 +217,21 @@ def frozen_features(_side: str, given: dict[str, Any]) -> dict[str, Any]:
             found[starts[one.example] + one.place.words] = states[one.place.rows]
         return found
 
-    begin = time.perf_counter()
     classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=200))
-    classifier.fit(vectors(train), [tag for one in train for tag in one.tags])
-    seconds = time.perf_counter() - begin
+    tags = [tag for one in train for tag in one.tags]
+    _, seconds, _ = script.timed(lambda: classifier.fit(vectors(train), tags))
     flat = iter(classifier.predict(vectors(test)).tolist())
     predicted = [[next(flat) for _ in one.words] for one in test]
     counts = TagCounts.compare([one.tags for one in test], predicted, of_entities=True)
     return {"metrics": counts.metrics(), "seconds": seconds}
 
 
-def main() -> None:
-    parser = results_parser(__doc__, "compare")
-    parser.set_defaults(out=None)
-    parser.add_argument("group", choices=GROUPS)
-    parser.add_argument("--tasks", nargs="+", choices=JOBS, help="default: all of the group")
-    parser.add_argument("--seeds", type=int, default=3)
+def main(parser: argparse.ArgumentParser) -> None:
+    script.add_flags(parser, "model out write seeds max-steps")
+    parser.add_argument("group", choices=datasets.GROUPS)
+    jobs = datasets.JOBS
+    parser.add_argument("--tasks", nargs="+", choices=jobs, help="default: all of the group")
     parser.add_argument("--num-examples", type=int, help="train on so many examples only")
-    parser.add_argument("--max-steps", type=int, help="train at most this many steps")
     parser.add_argument("--same-start", action="store_true", help="same first head, no dropout")
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--defaults", action="store_true", help="also tidybert at its defaults")
@@ -270,7 +239,7 @@ def main() -> None:
     mark = given.group + "-same-start" * given.same_start
     mark += "-bfloat16" * (given.precision == "bfloat16")
     extra = [FROZEN] if mark == "ner" else []
-    sides = [*SIDES, *extra, *([DEFAULTS] if given.defaults else [])]
+    sides = [*script.SIDES, *extra, *([DEFAULTS] if given.defaults else [])]
     changes = {"max_steps": given.max_steps, "precision": given.precision}
     if given.num_examples:
         changes["num_examples"] = given.num_examples
@@ -281,12 +250,96 @@ def main() -> None:
             work = prepared(work_of(name, given.model, seed=seed, **changes), to)
             return measured_apart(side, with_one_start(work, to) if given.same_start else work)
 
-    names = [name for name in GROUPS[given.group] if name in (given.tasks or JOBS)]
-    results = Results(given.out or Path(f"{mark}.jsonl"))
+    names = [name for name in datasets.GROUPS[given.group] if name in (given.tasks or jobs)]
+    results = script.Results(given.out or Path(f"{mark}.jsonl"))
     take_in_turn(results, names, sides, given.seeds, measured)
     known = {line["side"] for line in results.lines}
     shown = {side: heading for side, heading in NAMES.items() if side in known}
     if DEFAULTS in shown:
         shown["ours"] = "tidybert at transformers' settings"
-    table = score_table(list(GROUPS[given.group]), results.lines, shown, compared=SIDES, timed=True)
-    show(table, given.write, mark)
+    every, compared = list(datasets.GROUPS[given.group]), script.SIDES
+    table = score_table(every, results.lines, shown, compared=compared, timed=True)
+    script.show(table, given.write, mark)
+
+
+# --- the weights that a training begins with
+
+ORIGIN: Final = "minilm"
+SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "SST-2": {"num_examples": 20_000, "num_train_epochs": 1},
+    "STS-B": {"num_examples": 2880, "num_train_epochs": 3},
+    "CoNLL-2003": {"num_examples": 6400, "num_train_epochs": 3},
+}
+
+
+def own_model(parser: argparse.ArgumentParser) -> None:
+    """Fine-tune tidybert-small and minilm, from which it began, on the same examples.
+
+        python -m benchmarks own_model --seeds 3 --write docs/own-model.md
+
+    Both take tidybert's defaults.  Turns, --out and the dev metric are as in compare; CoNLL-2003 is
+    measured on its test part.  Each task is trained on a part, so that a run takes a few minutes on
+    two cores.
+    """
+    script.add_flags(parser, "model out write seeds max-steps", model="tidybert-small",
+                     out=Path("own_model.jsonl"))  # fmt: skip
+    parser.add_argument("--tasks", nargs="+", default=list(SETTINGS), choices=SETTINGS)
+    given = parser.parse_args()
+
+    def measured(model: str, name: str, seed: int) -> dict[str, Any]:
+        changes = {"seed": seed, "max_steps": given.max_steps, **SETTINGS[name]}
+        return measured_apart(DEFAULTS, work_of(name, model, **changes))
+
+    results, models = script.Results(given.out), (given.model, ORIGIN)
+    take_in_turn(results, given.tasks, models, given.seeds, measured)
+    sides = {model: model for model in models}
+    table = score_table(list(SETTINGS), results.lines, sides, compared=models, timed=False)
+    script.show(table, given.write, "own_model")
+
+
+# --- the precision of answers
+
+_INT8_DATA: Final = ("SST-2", "MRPC", "STS-B", "CoNLL-2003", "shifts")
+
+
+def in_both_precisions(name: str, model: str, num_examples: int, seed: int) -> dict[str, Any]:
+    """The metrics of a job in both precisions, by one trained model."""
+    most = datasets.JOBS[name].num_examples or num_examples
+    work = work_of(name, model, seed=seed, num_examples=min(num_examples, most))
+    _, train, test = work.read()
+    trained = work.trained()
+    found = {"float32": metrics_of(trained, test)}
+    obstacle = use_int8(trained.model)
+    if obstacle is not None:
+        raise TidyBertError(f"int8 cannot be measured here, because {obstacle}")
+    found["int8"] = metrics_of(trained, test)
+    return {"num_examples": len(train), "num_test": len(test), "metrics": found}
+
+
+def int8(parser: argparse.ArgumentParser) -> None:
+    """What int8 costs in scores: a job is trained once, its test part answered in both precisions.
+
+        python -m benchmarks int8 --write docs/performance.md
+
+    A job trains on MODEL as ``compare`` does, on --num-examples of its training part at most.  Each
+    measurement is a line of --out, and a stopped run continues from there.
+    """
+    script.add_flags(parser, "model out write", out=Path("int8.jsonl"))
+    jobs, most = datasets.JOBS, script.at_least(1)
+    parser.add_argument("--data", nargs="+", default=list(_INT8_DATA), choices=jobs)
+    parser.add_argument("--num-examples", type=most, default=3200, help="to train on")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    results = script.Results(given.out)
+    for name in given.data:
+        work = (name, given.model, given.num_examples, given.seed)
+        key = {"data": name, "model": given.model, "seed": given.seed}
+        results.take(key, partial(in_both_precisions, *work))
+    rows = []
+    for line in results.lines:
+        metric = jobs[line["data"]].metrics[0]
+        exact, rounded = (100 * line["metrics"][each][metric] for each in ("float32", "int8"))
+        figures = (f"{each:.2f}" for each in (exact, rounded, exact - rounded))
+        rows.append([f"{line['data']}, {metric}", f"{line['num_test']:,}", *figures])
+    table = script.markdown(["", "examples", "float32", "int8", "loss"], rows)
+    script.show(table, given.write, "int8-scores")

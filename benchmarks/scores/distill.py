@@ -13,17 +13,14 @@ teacher, to choose the defaults; --dev measures on examples held out of the trai
 """
 
 import argparse
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.datasets import JOBS, drawn, examples_of
-from benchmarks.harness.rounds import note
-from benchmarks.harness.tables import Line, Results, markdown, percent, results_parser, show
-from benchmarks.speed.finetune import metrics_of
+from benchmarks.harness import datasets, script
+from benchmarks.speed.finetune_work import metrics_of
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.finetuning_run import Callbacks
@@ -34,7 +31,6 @@ from tidybert.training.runs.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
 
 TEACHER, ALONE, TAUGHT, MORE = "teacher", "labels alone", "teacher too", "5,000 texts more"
-_ROUNDS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -57,118 +53,119 @@ SETTINGS: Final = {
 FEW: Final = Setting(300, 10, num_unlabelled=5000)
 
 
-def measured(name: str, side: str, seed: int, setting: Setting, given: argparse.Namespace) -> Line:
-    """The scores of one RUN, which is trained if it is not there."""
-    pool = drawn(examples_of(name, "train"), len(examples_of(name, "train")), seed)
-    labelled, rest = pool[: setting.num_labelled], pool[setting.num_labelled :]
-    test = drawn(examples_of(name, "dev"), setting.num_test, 0)
-    if given.dev:
-        rest, test = rest[:-1000], rest[-1000:]
-    task = task_class(JOBS[name].task).from_examples(labelled)
-    run = run_of(name, side, seed, setting, given)
-    seconds = 0.0
-    if not is_finished(run):
-        begin = time.perf_counter()
-        more = rest[: setting.num_unlabelled] if side == MORE else []
-        train(run, task, labelled, more, side, seed, setting, given, JOBS[name].max_seq_length)
-        seconds = time.perf_counter() - begin
-    finished = FinetunedModel.of_run(run)
-    found = metrics_of(finished, finished.task, test)
-    return {**{each: found[each] for each in JOBS[name].metrics}, "seconds": seconds}
+@dataclass(frozen=True)
+class Student:
+    """A side of a data set, with one seed; the teacher is one of them."""
 
+    name: str
+    side: str
+    seed: int
+    setting: Setting
+    given: argparse.Namespace
 
-def train(
-    run: Path,
-    task: Any,
-    labelled: Sequence[Any],
-    more: Sequence[Any],
-    side: str,
-    seed: int,
-    setting: Setting,
-    given: argparse.Namespace,
-    length: int,
-) -> None:
-    """Train a side, with its last weights."""
-    teacher = run_of(run.name.split("--")[0], TEACHER, seed, setting, given)
-    taught = {
-        "teacher": teacher,
-        "teacher_weight": given.weight,
-        "teacher_temperature": given.temperature,
-        "unlabelled": more or None,
-    }
-    job = FinetuningJob(
-        task,
-        given.model if side == TEACHER else teacher,
-        labelled,
-        None,
-        TrainingArguments(
+    @property
+    def run(self) -> Path:
+        """The RUN; those of a teacher are named by its weight and temperature too."""
+        parts = [self.name, self.side, str(self.setting.num_labelled), str(self.seed)]
+        if self.side != TEACHER:
+            parts.append(str(self.given.num_layers))
+        if self.side in (TAUGHT, MORE):
+            parts += [f"{self.given.weight:g}", f"{self.given.temperature:g}"]
+        return Path(self.given.runs) / "--".join(parts).replace(" ", "_")
+
+    def test(self) -> list[Any]:
+        """The examples to measure on."""
+        examples = datasets.examples_of(self.name, "dev")
+        return datasets.drawn(examples, self.setting.num_test, 0)
+
+    def measured(self) -> script.Line:
+        """The scores of the RUN, which is trained if it is not there."""
+        every, job = datasets.examples_of(self.name, "train"), datasets.JOBS[self.name]
+        pool = datasets.drawn(every, len(every), self.seed)
+        labelled, rest = pool[: self.setting.num_labelled], pool[self.setting.num_labelled :]
+        test = self.test()
+        if self.given.dev:
+            rest, test = rest[:-1000], rest[-1000:]
+        seconds = 0.0
+        if not is_finished(self.run):
+            more = rest[: self.setting.num_unlabelled] if self.side == MORE else []
+            _, seconds, _ = script.timed(partial(self._train, labelled, more, job))
+        found = metrics_of(FinetunedModel.of_run(self.run), test)
+        return {**{each: found[each] for each in job.metrics}, "seconds": seconds}
+
+    def _train(self, labelled: Sequence[Any], more: Sequence[Any], job: datasets.Job) -> None:
+        """Train, with the last weights."""
+        setting, given, task = self.setting, self.given, task_class(job.task)
+        teacher = Student(self.name, TEACHER, self.seed, setting, given).run
+        taught = {
+            "teacher": teacher,
+            "teacher_weight": given.weight,
+            "teacher_temperature": given.temperature,
+            "unlabelled": more or None,
+        }
+        arguments = TrainingArguments(
             num_train_epochs=setting.epochs_with_more if more else setting.num_train_epochs,
             train_batch_size=setting.train_batch_size,
-            pooling="cls" if task.name == "classify" else None,
-            seed=TrainingArguments.seed + seed,
-        ),
-        max_seq_length=length,
-        num_layers=None if side == TEACHER else given.num_layers,
-        out=run,
-        resume=run.exists(),
-        **(taught if side in (TAUGHT, MORE) else {}),
-    )
-    run_finetuning(job, Callbacks(note, str))
+            pooling="cls" if job.task == "classify" else None,
+            seed=TrainingArguments.seed + self.seed,
+        )
+        work = FinetuningJob(
+            task.from_examples(labelled),
+            given.model if self.side == TEACHER else teacher,
+            labelled,
+            None,
+            arguments,
+            max_seq_length=job.max_seq_length,
+            num_layers=None if self.side == TEACHER else given.num_layers,
+            out=self.run,
+            resume=self.run.exists(),
+            **(taught if self.side in (TAUGHT, MORE) else {}),
+        )
+        run_finetuning(work, Callbacks(script.note, str))
 
 
-def run_of(name: str, side: str, seed: int, setting: Setting, given: argparse.Namespace) -> Path:
-    """The RUN of a side; those of a teacher are named by its weight and temperature too."""
-    parts = [name, side, str(setting.num_labelled), str(seed)]
-    if side != TEACHER:
-        parts.append(str(given.num_layers))
-    if side in (TAUGHT, MORE):
-        parts += [f"{given.weight:g}", f"{given.temperature:g}"]
-    return Path(given.runs) / "--".join(parts).replace(" ", "_")
-
-
-def speeds(name: str, sides: Sequence[str], setting: Setting, given: argparse.Namespace) -> Line:
-    """Test texts a second of each side's RUN of the first seed, in turn, the best of the rounds."""
-    test = drawn(examples_of(name, "dev"), setting.num_test, 0)
-    best = dict.fromkeys(sides, 0.0)
-    runs = {each: FinetunedModel.of_run(run_of(name, each, 0, setting, given)) for each in sides}
-    for _ in range(_ROUNDS):
+def speeds(students: Sequence[Student]) -> script.Line:
+    """Test texts a second of each side's RUN, in turn, the best of three rounds."""
+    test = students[0].test()
+    best = {one.side: 0.0 for one in students}
+    runs = {one.side: FinetunedModel.of_run(one.run) for one in students}
+    for _ in range(3):
         for side, one in runs.items():
             features = one.task.features(test, one.tokenizer, one.max_seq_length)
-            begin = time.perf_counter()
-            run_features(one.task, one.model, features)
-            best[side] = max(best[side], len(test) / (time.perf_counter() - begin))
+            _, seconds, _ = script.timed(partial(run_features, one.task, one.model, features))
+            best[side] = max(best[side], len(test) / seconds)
     return best
 
 
-def table(results: Results, sides: Sequence[str]) -> list[str]:
+def table(results: script.Results, sides: Sequence[str]) -> list[str]:
     """Markdown rows: the scores of each side, and how many times as fast the students answer."""
     rows = []
     for name in dict.fromkeys(line["data"] for line in results.lines):
-        for metric in JOBS[name].metrics:
+        for metric in datasets.JOBS[name].metrics:
             found = [
                 [line[metric] for line in results.where(data=name, side=side) if metric in line]
                 for side in sides
             ]
             fast = results.where(data=name, side="speed")
             times = f"{fast[0][sides[1]] / fast[0][TEACHER]:.2f}" if fast else ""
-            rows.append([name, metric, *map(percent, found), times, str(len(found[0]))])
-    return markdown(["data", "score", *sides, "times as fast", "seeds"], rows)
+            rows.append([name, metric, *map(script.percent, found), times, str(len(found[0]))])
+    return script.markdown(["data", "score", *sides, "times as fast", "seeds"], rows)
 
 
-def main() -> None:
-    parser = results_parser(__doc__, "distill")
-    parser.add_argument("--data", nargs="+", default=list(SETTINGS), choices=JOBS)
+def main(parser: argparse.ArgumentParser) -> None:
+    script.add_flags(parser, "model out write seeds", out=Path("distill.jsonl"), seeds=1)
+    default, jobs = FinetuningOptions, datasets.JOBS
+    parser.add_argument("--data", nargs="+", default=list(SETTINGS), choices=jobs)
     parser.add_argument("--few", action="store_true", help="300 labels, and 5,000 texts without")
-    parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--sides", nargs="+", default=None)
     parser.add_argument("--num-layers", type=int, default=3)
-    parser.add_argument("--weight", type=float, default=FinetuningOptions.teacher_weight)
-    parser.add_argument("--temperature", type=float, default=FinetuningOptions.teacher_temperature)
+    parser.add_argument("--weight", type=float, default=default.teacher_weight)
+    parser.add_argument("--temperature", type=float, default=default.teacher_temperature)
     parser.add_argument("--dev", action="store_true", help="measure on a held-out part of train")
     parser.add_argument("--runs", default="distill_runs", help="folder of the RUNs")
     given = parser.parse_args()
     sides = given.sides or [TEACHER, ALONE, TAUGHT, *([MORE] if given.few else [])]
-    results = Results(given.out)
+    results = script.Results(given.out)
     settings = {name: FEW if given.few else SETTINGS[name] for name in given.data}
     for name, setting in settings.items():
         for seed in range(given.seeds):
@@ -176,13 +173,8 @@ def main() -> None:
                 key = {"data": name, "side": side, "seed": seed}
                 if side in (TAUGHT, MORE):
                     key |= {"weight": given.weight, "temperature": given.temperature}
-                results.take(key, partial(measured, name, side, seed, setting, given))
-    if not given.dev:
-        for name, setting in settings.items():
-            key = {"data": name, "side": "speed"}
-            results.take(key, partial(speeds, name, sides[:3], setting, given))
-    show(table(results, sides), given.write, "distill_few" if given.few else "distill")
-
-
-if __name__ == "__main__":
-    main()
+                results.take(key, Student(name, side, seed, setting, given).measured)
+    for name, setting in settings.items() if not given.dev else ():
+        students = [Student(name, side, 0, setting, given) for side in sides[:3]]
+        results.take({"data": name, "side": "speed"}, partial(speeds, students))
+    script.show(table(results, sides), given.write, "distill_few" if given.few else "distill")

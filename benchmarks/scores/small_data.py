@@ -15,9 +15,9 @@ part, and are scored on at most 500 texts of the test part.  Each measurement is
 and a stopped run continues from there.
 """
 
+import argparse
 import statistics
 import tempfile
-import time
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
-from benchmarks.harness.datasets import drawn, examples_of
-from benchmarks.harness.processes import in_environment
-from benchmarks.harness.tables import Line, Results, markdown, percent, results_parser, show
+from benchmarks.harness import datasets, processes, script
 from tidybert import BertClassifier, BertTagger, BertVectorizer
 from tidybert.catalog import DEFAULT_MODEL, find_model
 from tidybert.tasks.tags.tag_files import TaggedExample
@@ -45,9 +43,7 @@ SETS: Final = (
 )  # fmt: skip
 TAGGED: Final = ("CoNLL-2003",)
 """The sets whose words are tagged: their score is an F1."""
-_FINE_TUNED: Final = {
-    "head_start": "probe", "validation_fraction": 0.0, "train_batch_size": 32,
-}  # fmt: skip
+_FINE_TUNED: Final = {"head_start": "probe", "validation_fraction": 0.0, "train_batch_size": 32}
 _CONTRASTIVE: Final = {"head_start": "contrastive", "num_train_epochs": 0.0}
 WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
     "minilm": {},
@@ -87,34 +83,30 @@ class TransformersTrainer:
 
         self.names = sorted(set(labels))
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(self.model)
-        network = transformers.AutoModelForSequenceClassification.from_pretrained(
-            self.model, num_labels=len(self.names)
-        )
+        auto = transformers.AutoModelForSequenceClassification
+        network = auto.from_pretrained(self.model, num_labels=len(self.names))
         self.length = min(128, network.config.max_position_embeddings)
         with tempfile.TemporaryDirectory() as folder:
             quiet: Any = {"report_to": [], "disable_tqdm": True, "save_strategy": "no"}
-            arguments = transformers.TrainingArguments(folder, use_cpu=True, **quiet)
             self.trainer = transformers.Trainer(
                 network,
-                arguments,
+                transformers.TrainingArguments(folder, use_cpu=True, **quiet),
                 data_collator=transformers.DataCollatorWithPadding(self.tokenizer),
                 train_dataset=self._encoded(texts, labels),
             )
             self.trainer.train()
 
     def score(self, texts: Sequence[Any], labels: Sequence[str]) -> float:
-        found = self.trainer.predict(self._encoded(texts, labels)).predictions.argmax(1)
-        of = [self.names.index(label) for label in labels]
-        return float((found == np.array(of)).mean())
+        found = self.trainer.predict(self._encoded(texts, labels))
+        return float((found.predictions.argmax(1) == found.label_ids).mean())
 
     def _encoded(self, texts: Sequence[Any], labels: Sequence[str]) -> list[dict[str, Any]]:
+        cut = {"truncation": True, "max_length": self.length}
         rows = [[text] if isinstance(text, str) else text for text in texts]
+        numbers = map(self.names.index, labels)
         return [
-            {
-                **self.tokenizer(*row, truncation=True, max_length=self.length),
-                "label": self.names.index(of),
-            }
-            for row, of in zip(rows, labels, strict=True)
+            {**self.tokenizer(*row, **cut), "label": number}
+            for row, number in zip(rows, numbers, strict=True)
         ]
 
 
@@ -131,7 +123,7 @@ class SetFit:
 
     def score(self, texts: Sequence[Any], labels: Sequence[str]) -> float:
         work = {**self.work, "test": [*map(_joined, texts)]}
-        found = in_environment(self.python, _SETFIT, work)
+        found = processes.in_environment(self.python, _SETFIT, work)
         return float((np.array(found) == np.array(labels)).mean())
 
 
@@ -163,55 +155,59 @@ def build(side: str, model: str | Path, train: Sequence[Any], python: str, seed:
 
 def parts(name: str, size: int | str, seed: int) -> tuple[list[Any], list[Any]]:
     """A draw of the training part, and the texts of the test part whose labels it has."""
-    train, test = examples_of(name, "train"), examples_of(name, "dev")
+    train, test = (datasets.examples_of(name, part) for part in ("train", "dev"))
     if isinstance(size, int):
-        train = drawn(train, size, seed)
+        train = datasets.drawn(train, size, seed)
     else:
         train = of_each_class(train, int(size.split()[0]), seed)
-    known = {label for one in train for label in _labels(one)}
-    return train, drawn([one for one in test if known.issuperset(_labels(one))], NUM_TEST, 0)
+
+    def labels(example: Any) -> Sequence[Any]:
+        return example.tags or () if isinstance(example, TaggedExample) else (example.label,)
+
+    known = {label for one in train for label in labels(one)}
+    return train, datasets.drawn(
+        [one for one in test if known.issuperset(labels(one))], NUM_TEST, 0
+    )
 
 
 def of_each_class(examples: Sequence[Any], shots: int, seed: int) -> list[Any]:
     """So many examples of each class, or all where a class has fewer."""
     counts: Counter[str] = Counter()
     chosen = []
-    for at in np.random.default_rng(seed).permutation(len(examples)).tolist():
-        one = examples[at]
-        if counts[one.label] < shots:
-            counts[one.label] += 1
+    for one in datasets.drawn(examples, len(examples), seed):
+        counts[one.label] += 1
+        if counts[one.label] <= shots:
             chosen.append(one)
     return chosen
 
 
 def scored(estimator: Any, train: Sequence[Any], test: Sequence[Any]) -> dict[str, float]:
     """The accuracy (of tags the F1) on the test examples after learning, and the seconds."""
-    begin = time.perf_counter()
-    estimator.fit(*_columns(train))
-    accuracy = float(estimator.score(*_columns(test)))
-    return {"accuracy": accuracy, "seconds": round(time.perf_counter() - begin, 1)}
+
+    def columns(examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Texts, rows of two, or words; and labels, or tags."""
+        if isinstance(examples[0], TaggedExample):
+            return [one.words for one in examples], [one.tags for one in examples]
+        pairs = [(one.text, one.text_pair) for one in examples]
+        texts = [text if other is None else (text, other) for text, other in pairs]
+        return texts, [one.label for one in examples]
+
+    def score() -> float:
+        estimator.fit(*columns(train))
+        return float(estimator.score(*columns(test)))
+
+    accuracy, seconds, _ = script.timed(score)
+    return {"accuracy": accuracy, "seconds": round(seconds, 1)}
 
 
-def _columns(examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Texts, rows of two, or words; and labels, or tags."""
-    if isinstance(examples[0], TaggedExample):
-        return [one.words for one in examples], [one.tags for one in examples]
-    texts = [one.text if one.text_pair is None else (one.text, one.text_pair) for one in examples]
-    return texts, [one.label for one in examples]
-
-
-def _labels(example: Any) -> Sequence[Any]:
-    return example.tags or () if isinstance(example, TaggedExample) else (example.label,)
-
-
-def tables(results: Results) -> list[str]:
+def tables(results: script.Results) -> list[str]:
     """Markdown: a table of the draws by class, and one of those of any class."""
     by_class = table([line for line in results.lines if not isinstance(line["size"], int)])
     drawn = table([line for line in results.lines if isinstance(line["size"], int)])
     return [*by_class, *([""] if by_class and drawn else []), *drawn]
 
 
-def table(lines: Sequence[Line]) -> list[str]:
+def table(lines: Sequence[script.Line]) -> list[str]:
     """The accuracy of each measured side, mean and deviation over the draws."""
     rows, sides = [], [side for side in SIDES if any(line["side"] == side for line in lines)]
     for size in sorted({line["size"] for line in lines}, key=lambda of: int(str(of).split()[0])):
@@ -224,15 +220,15 @@ def table(lines: Sequence[Line]) -> list[str]:
             most = max(map(len, found))
             # A figure of fewer draws says so.
             cells = [
-                percent(each) + (f" ({len(each)})" if 0 < len(each) < most else "")
+                script.percent(each) + (f" ({len(each)})" if 0 < len(each) < most else "")
                 for each in found
             ]
             rows.append([name, f"{size}", f"{most}", *cells])
         rows += mean_row(of_size, sides)
-    return markdown(["data", "texts", "draws", *sides], rows) if rows else []
+    return script.markdown(["data", "texts", "draws", *sides], rows) if rows else []
 
 
-def mean_row(lines: Sequence[Line], sides: Sequence[str]) -> list[list[str]]:
+def mean_row(lines: Sequence[script.Line], sides: Sequence[str]) -> list[list[str]]:
     """The means over all draws of the side that has the most; empty where a side lacks one."""
     lines = [line for line in lines if line["data"] not in TAGGED]
     draws = {side: {(e["data"], e["seed"]) for e in lines if e["side"] == side} for side in sides}
@@ -251,8 +247,8 @@ def mean_row(lines: Sequence[Line], sides: Sequence[str]) -> list[list[str]]:
     return [[f"mean of {len(names)}", f"{lines[0]['size']}", "", *cells]]
 
 
-def main() -> None:
-    parser = results_parser(__doc__, "small")
+def main(parser: argparse.ArgumentParser) -> None:
+    script.add_flags(parser, "model out write", out=Path("small.jsonl"))
     parser.add_argument("--data", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--sizes", nargs="+", type=int, default=[], help="texts of a draw")
     parser.add_argument("--shots", nargs="+", type=int, default=[], help="texts of each class")
@@ -262,7 +258,7 @@ def main() -> None:
     given = parser.parse_args()
     # What the checks find in a small draw is not the subject here.
     warnings.simplefilter("ignore")
-    results = Results(given.out)
+    results = script.Results(given.out)
     sides = given.sides or [side for side in SIDES if side != "SetFit" or given.setfit]
     if "SetFit" in sides and not given.setfit:
         parser.error("--sides SetFit needs --setfit, the python of an environment that has it")
@@ -270,13 +266,8 @@ def main() -> None:
     for size, seed, name in product(sizes, range(1, given.draws + 1), given.data):
         train, test = parts(name, size, seed)
         for side in sides:
-            if name in TAGGED and side not in TAGGING:
-                continue
-            estimator = build(side, given.model, train, given.setfit, seed)
-            key = {"data": name, "size": size, "side": side, "seed": seed}
-            results.take(key, partial(scored, estimator, train, test))
-    show(tables(results), given.write, "small-data")
-
-
-if __name__ == "__main__":
-    main()
+            if name not in TAGGED or side in TAGGING:
+                estimator = build(side, given.model, train, given.setfit, seed)
+                key = {"data": name, "size": size, "side": side, "seed": seed}
+                results.take(key, partial(scored, estimator, train, test))
+    script.show(tables(results), given.write, "small-data")

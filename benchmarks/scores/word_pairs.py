@@ -11,55 +11,32 @@ Wikipedia articles with 8 to 40 words that have the word in this form.  All rows
 pairs; the script says how many it leaves out because a word has too few sentences.
 """
 
+import argparse
 import lzma
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.harness.datasets import data_folder
-from benchmarks.harness.rounds import script_parser
-from benchmarks.harness.tables import markdown, show
+from benchmarks.harness import datasets, script
 from tidybert import Embedder
 from tidybert.corpus.tokenizing import split_sentences
 from tidybert.explain.explained_text import cosine, place_of
 from tidybert.explain.layer_states import word_vectors
-from tidybert.inference.embedding import TokenVectors
 from tidybert.metrics.text_scores import regression_metrics
 
 SETS = {"WordSim-353": "words/EN-WS-353-ALL.txt", "SimLex-999": "words/EN-SIMLEX-999.txt"}
 CORPUS = "corpus/wiki-short-00.txt.xz"
-LENGTHS = range(8, 41)
-# Sentences whose vectors are in memory at once.
-CHUNK = 256
+LENGTHS: Final = range(8, 41)
+_CHUNK: Final = 256
+"""Sentences whose vectors are in memory at once."""
 
 Floats = npt.NDArray[np.float32]
-_WORD = re.compile(r"\w+")
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two words and the mean judgement of people."""
-
-    first: str
-    second: str
-    score: float
-
-
-def read_pairs(path: Path) -> list[Pair]:
-    """The pairs of a file: two words and a score a line, with tabs between them."""
-    lines = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines())
-    return [Pair(first, second, float(score)) for first, second, score in lines]
-
-
-def corpus_sentences(path: Path) -> Iterator[str]:
-    """The sentences of a corpus, in order."""
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        for line in file:
-            yield from split_sentences(line)
+Pair = tuple[str, str, float]
+"""Two words and the mean judgement of people."""
 
 
 def find_contexts(
@@ -71,7 +48,7 @@ def find_contexts(
     for sentence in sentences:
         if not wanted:
             break
-        present = [each.lower() for each in _WORD.findall(sentence)]
+        present = [each.lower() for each in re.findall(r"\w+", sentence)]
         if len(present) not in LENGTHS:
             continue
         for each in wanted.keys() & set(present):
@@ -82,46 +59,37 @@ def find_contexts(
     return found
 
 
-def word_vector(word: str, sentence: str, tokens: TokenVectors) -> Floats:
-    """(d,): the mean over the pieces of a word's first place in a sentence."""
-    start, end = place_of(word, sentence)
-    pieces = [
-        at
-        for at, (side, span) in enumerate(
-            zip(tokens.sequence_ids, tokens.offset_mapping, strict=True)
-        )
-        if side is not None and span[0] < end and span[1] > start
-    ]
-    found: Floats = tokens.vectors[pieces].mean(0)
-    return found
-
-
 def layer_vectors(embedder: Embedder, contexts: Mapping[str, Sequence[str]]) -> dict[str, Floats]:
-    """By word (L + 1, H): the mean over its sentences, in each layer."""
+    """By word (L + 1, H): the mean over its sentences and its pieces there, in each layer."""
     jobs = [(word, sentence) for word, sentences in contexts.items() for sentence in sentences]
     sums: dict[str, Floats] = {}
-    for begin in range(0, len(jobs), CHUNK):
-        part = jobs[begin : begin + CHUNK]
+    for begin in range(0, len(jobs), _CHUNK):
+        part = jobs[begin : begin + _CHUNK]
         vectors = embedder.embed_tokens([sentence for _, sentence in part])
         for (word, sentence), tokens in zip(part, vectors, strict=True):
-            one = word_vector(word, sentence, tokens)
-            sums[word] = sums.get(word, np.zeros_like(one)) + one
-    layers = len(embedder.layers)
-    means = {word: each / np.float32(len(contexts[word])) for word, each in sums.items()}
-    return {word: each.reshape(layers, -1) for word, each in means.items()}
+            start, end = place_of(word, sentence)
+            spans = enumerate(zip(tokens.sequence_ids, tokens.offset_mapping, strict=True))
+            pieces = [
+                at for at, (side, span) in spans
+                if side is not None and span[0] < end and span[1] > start
+            ]  # fmt: skip
+            sums[word] = sums.get(word, np.float32(0)) + tokens.vectors[pieces].mean(0)
+    shape = (len(embedder.layers), -1)
+    return {
+        word: (each / np.float32(len(contexts[word]))).reshape(shape) for word, each in sums.items()
+    }
 
 
 def static_vectors(embedder: Embedder, words: Sequence[str]) -> dict[str, Floats]:
     """By word (H,): the mean of its pieces' word embeddings."""
     table = embedder.encoder.word_embeddings.weight.detach().numpy()
-    vectors = word_vectors(table, embedder.tokenizer, words)
-    return dict(zip(words, vectors, strict=True))
+    return dict(zip(words, word_vectors(table, embedder.tokenizer, words), strict=True))
 
 
 def spearman(pairs: Sequence[Pair], vectors: Mapping[str, Floats]) -> float:
     """Spearman's correlation of the judgements with the cosines of vectors (d,)."""
-    cosines = [float(cosine(vectors[one.first], vectors[one.second])) for one in pairs]
-    return regression_metrics([one.score for one in pairs], cosines)["spearman"]
+    cosines = [float(cosine(vectors[first], vectors[second])) for first, second, _ in pairs]
+    return regression_metrics([score for *_, score in pairs], cosines)["spearman"]
 
 
 def scores(
@@ -130,10 +98,9 @@ def scores(
     """By kind of vector, the score on each set."""
     embedder = Embedder(model, layers="all", device="cpu", precision="float32")
     last = len(embedder.layers) - 1
-    static = static_vectors(embedder, list(contexts))
     alone = layer_vectors(embedder, {word: [word] for word in contexts})
     inside = layer_vectors(embedder, contexts)
-    kinds = {"word embeddings": static}
+    kinds = {"word embeddings": static_vectors(embedder, list(contexts))}
     kinds["the word alone, last layer"] = {word: each[last] for word, each in alone.items()}
     for layer in range(last + 1):
         kinds[f"in sentences, layer {layer}"] = {word: each[layer] for word, each in inside.items()}
@@ -143,35 +110,30 @@ def scores(
     }
 
 
-def table(names: Sequence[str], found: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
-    """Markdown rows: a kind of vector of a model, and its scores."""
-    rows = [
-        ["" if number else model, kind, *(f"{each:.3f}" for each in values)]
-        for model, kinds in found.items()
-        for number, (kind, values) in enumerate(kinds.items())
-    ]
-    return markdown(["model", "vectors", *names], rows)
-
-
-def main() -> None:
-    parser = script_parser(__doc__)
+def main(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--models", nargs="+", default=["tidybert-small", "minilm"])
     parser.add_argument("--contexts", type=int, default=5, help="sentences for each word")
-    parser.add_argument("--write", type=Path, help="page whose table is replaced")
+    script.add_flags(parser, "write")
     given = parser.parse_args()
-    data = data_folder()
-    all_pairs = {name: read_pairs(data / path) for name, path in SETS.items()}
-    words = [
-        word for pairs in all_pairs.values() for one in pairs for word in (one.first, one.second)
-    ]
-    contexts = find_contexts(words, corpus_sentences(data / CORPUS), given.contexts)
+    data, all_pairs = datasets.data_folder(), {}
+    for name, path in SETS.items():
+        lines = (line.split("\t") for line in (data / path).read_text("utf-8").splitlines())
+        all_pairs[name] = [(first, second, float(score)) for first, second, score in lines]
+    words = [word for pairs in all_pairs.values() for pair in pairs for word in pair[:2]]
+    with lzma.open(data / CORPUS, "rt", encoding="utf-8") as file:
+        sentences = chain.from_iterable(map(split_sentences, file))
+        contexts = find_contexts(words, sentences, given.contexts)
     full = {word: each for word, each in contexts.items() if len(each) == given.contexts}
     sets = {
-        name: [one for one in pairs if one.first in full and one.second in full]
+        name: [pair for pair in pairs if pair[0] in full and pair[1] in full]
         for name, pairs in all_pairs.items()
     }
     for name, pairs in sets.items():
         print(f"{name}: {len(pairs)} of {len(all_pairs[name])} pairs")
-    found = {model: scores(model, sets, full) for model in given.models}
+    rows = [
+        ["" if number else model, kind, *(f"{each:.3f}" for each in values)]
+        for model in given.models
+        for number, (kind, values) in enumerate(scores(model, sets, full).items())
+    ]
     names = [f"{name}, {len(pairs)} pairs" for name, pairs in sets.items()]
-    show(table(names, found), given.write, "word-pairs")
+    script.show(script.markdown(["model", "vectors", *names], rows), given.write, "word-pairs")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.scores.cloze import answered, figures, read_sentences
+from benchmarks.scores.masked_words import answered, figures, read_sentences
 from benchmarks.small.sentences import Drawn, DrawnAhead, Sentences, drawn
 from tidybert import MaskFiller, load
 from tidybert.checkpoints.metadata import ModelMetadata

@@ -9,22 +9,24 @@ The texts are those of ``serve``.  --against transformers adds the guide's handl
 import argparse
 import json
 import math
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from markupsafe import Markup
 
-from benchmarks.harness.datasets import mixed_texts
-from benchmarks.harness.rounds import at_least, note, record, script_parser
-from benchmarks.harness.tables import markdown
-from benchmarks.speed.http_load import OK, Load, sent
-from benchmarks.speed.infer import max_seq_length_for, save_classifier
-from benchmarks.speed.serve import cut_texts, write_bodies
-from benchmarks.speed.serving_sides import TRANSFORMERS, Side, other_side, our_side, running
-from tidybert.errors import TidyBertError
+from benchmarks.harness import script
+from benchmarks.speed.http_load import OK
+from benchmarks.speed.servers import (
+    TRANSFORMERS,
+    Side,
+    asked,
+    classifier_of,
+    other_side,
+    our_side,
+    under_load,
+)
 from tidybert.reporting.drawing import Frame, Picture, straight, text
 
 SHARES: Final = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.9)
@@ -39,44 +41,23 @@ Curve = Sequence[Mapping[str, float]]
 
 def sides_of(directory: str, against: str | None) -> dict[str, Side]:
     """The servers, by the name that the picture has."""
-    ours = our_side(directory, embeds=False)
-    sides = {
-        f"tidybert, {precision}": replace(
-            ours, command=[*ours.command, "--precision", precision], name=precision
-        )
-        for precision in ("float32", "int8")
-    }
-    if against is not None:
-        sides[against] = other_side(against, directory)
-    return sides
+    sides = {}
+    for precision in ("float32", "int8"):
+        side = our_side(directory, "--precision", precision)
+        sides[f"tidybert, {precision}"] = replace(side, name=precision)
+    return sides if against is None else {**sides, against: other_side(against, directory)}
 
 
-def curve_of(side: Side, bodies: str, first: str, requests: int, threads: int | None) -> Curve:
+def curve_of(side: Side, texts: Sequence[str], requests: int, threads: int | None) -> Curve:
     """The answer times of one server; raises TidyBertError where it refuses a request."""
     points = []
-    with running(side, first, threads) as server:
-        load = Load(server.port, side.path, bodies, requests, 32)
-        sent(load)
-        capacity = _checked(side, load)["requests_per_second"]
+    with under_load(side, texts, requests, threads) as (_, load, capacity):
         for share in SHARES:
             rate = share * capacity
-            limit = 10 * requests / rate + 60
-            times = _checked(side, replace(load, clients=_CONNECTIONS, rate=rate, limit_s=limit))[
-                "times"
-            ][str(OK)]
+            times = asked(side, load.at(rate, requests, _CONNECTIONS))["times"][str(OK)]
             points.append({"rate": rate, "p50_ms": times["p50_ms"], "p99_ms": times["p99_ms"]})
-            note(f"{side.name} at {rate:.0f} requests/s: p50 {times['p50_ms']:.1f} ms")
+            script.note(f"{side.name} at {rate:.0f} requests/s: p50 {times['p50_ms']:.1f} ms")
     return points
-
-
-def _checked(side: Side, load: Load) -> dict[str, Any]:
-    found = sent(load)
-    if set(found["statuses"]) != {str(OK)}:
-        raise TidyBertError(
-            f"the {side.name} side answered with the statuses {found['statuses']} (0: it closed "
-            f"the connection): expected only {OK}"
-        )
-    return found
 
 
 def picture(curves: Mapping[str, Curve]) -> Picture:
@@ -126,45 +107,32 @@ def picture(curves: Mapping[str, Curve]) -> Picture:
 def table(curves: Mapping[str, Curve]) -> list[str]:
     """A row for each share of each server's capacity."""
     rows = [
-        [
-            name,
-            f"{share:.0%}",
-            *(f"{point[each]:,.0f}" for each in ("rate", "p50_ms", "p99_ms")),
-        ]
+        [name, f"{share:.0%}", *(f"{point[of]:,.0f}" for of in ("rate", "p50_ms", "p99_ms"))]
         for name, curve in curves.items()
         for share, point in zip(SHARES, curve, strict=True)
     ]
-    return markdown(["server", "load", "requests/s", "p50 ms", "p99 ms"], rows)
+    return script.markdown(["server", "load", "requests/s", "p50 ms", "p99 ms"], rows)
 
 
-def flags() -> argparse.ArgumentParser:
-    parser = script_parser(__doc__)
-    parser.add_argument("--model", default="minilm", help="MODEL that the classifier is on")
-    parser.add_argument("--against", choices=(TRANSFORMERS,), help="draw this handler too")
+def main(parser: argparse.ArgumentParser) -> None:
+    script.add_against(parser, (TRANSFORMERS,))
+    script.add_flags(parser, "model threads out json", out=Path("answer-times.svg"))
     parser.add_argument(
-        "--requests", type=at_least(1), default=400, help="at each share (default 400)"
+        "--requests", type=script.at_least(1), default=400, help="at each share (default 400)"
     )
-    parser.add_argument("--threads", type=at_least(1), help="OMP_NUM_THREADS of the servers")
-    parser.add_argument("--out", type=Path, default=Path("answer-times.svg"), help="the picture")
-    parser.add_argument("--json", action="store_true", help="print one JSON object, every point")
-    return parser
-
-
-def main() -> None:
-    given = flags().parse_args()
-    source, texts = mixed_texts()
-    length = max_seq_length_for(given.model)
-    cut = cut_texts(given.model, texts, length)
-    curves: dict[str, Curve] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        directory = str(Path(folder) / "model")
-        save_classifier(given.model, Path(directory), length)
-        for name, side in sides_of(directory, given.against).items():
-            bodies = write_bodies(side, cut, Path(folder) / "bodies")
-            curves[name] = curve_of(side, bodies, cut[0], given.requests, given.threads)
+    given = parser.parse_args()
+    with classifier_of(given.model) as (source, directory, texts):
+        curves = {
+            name: curve_of(side, texts, given.requests, given.threads)
+            for name, side in sides_of(directory, given.against).items()
+        }
     picture(curves).save(given.out)
     if given.json:
-        print(json.dumps({"bench": "answer_times", "data": source, "curves": curves, **record()}))
+        print(
+            json.dumps(
+                {"bench": "answer_times", "data": source, "curves": curves, **script.record()}
+            )
+        )
         return
     print(f"{source}, {given.model}, a text a request; the picture is {given.out}\n")
     print("\n".join(table(curves)))

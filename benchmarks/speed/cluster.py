@@ -14,6 +14,7 @@ its start to its end, and compares the shards.
 with those that ``makespan`` computes; docs/scale.md plans with it.
 """
 
+import argparse
 import heapq
 import json
 import lzma
@@ -21,19 +22,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
-from benchmarks.harness.datasets import data_folder, wikipedia_lines
-from benchmarks.harness.rounds import at_least, in_turn, note, script_parser
+from benchmarks.harness import datasets, processes, script
 from tidybert.cluster.file_job import run_job
-from tidybert.cluster.input_files import InputFile, input_files
+from tidybert.cluster.input_files import input_files
 from tidybert.files.reading import ReadReport
 from tidybert.files.text_files import SUFFIXES
 from tidybert.inference.text_jobs import Advance, EmbedJob, FileJob
@@ -41,7 +43,118 @@ from tidybert.storage.atomic_files import atomic_write_text, file_sha256
 from tidybert.storage.part_file import Written
 from tidybert.system.cores import available_cores
 
-MEBIBYTE: Final = 2**20
+
+@contextmanager
+def folder_of(contents: Sequence[str], suffix: str) -> Iterator[Path]:
+    """A folder whose folder "in" has these files."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "in").mkdir()
+        for number, content in enumerate(contents):
+            (root / "in" / f"{number:04}{suffix}").write_text(content)
+        yield root
+
+
+# --- a job that embeds
+
+
+def bench(
+    model: str, num_texts: int, num_files: int, rounds: int, most: int | None
+) -> dict[str, dict[str, float]]:
+    """Medians by side: "rows/s" from the first rows on, and on Ray "first rows" and "MiB".
+
+    The first rows come after so many seconds, Ray's start included; MiB are those of the largest
+    worker.
+    """
+    _, lines = datasets.wikipedia_lines(num_texts)
+    rows = [json.dumps({"text": each[:most]}) + "\n" for each in islice(cycle(lines), num_texts)]
+    work = EmbedJob(model=model, options={"precision": "float32"})
+
+    def measure(side: str) -> tuple[dict[str, float], str]:
+        first: tuple[float, int] | None = None
+        begun, most_mib = time.perf_counter(), 0.0
+
+        def advance(num_rows: int) -> None:
+            nonlocal first, most_mib
+            if num_rows and first is None:
+                first = time.perf_counter(), num_rows
+            if side != "alone":
+                most_mib = max(most_mib, largest_worker())
+
+        with tempfile.TemporaryDirectory(dir=root) as out:
+            if side == "alone":
+                opened, done = work.load(), 0
+                for file in files:
+                    source, target = Path(file.path), Path(out) / f"{file.name}{work.suffix}"
+                    written = work.write_file(opened, source, target, ReadReport(), advance)
+                    done += written.num_texts
+            else:
+                job = partial(run_job, work, files, Path(out) / "ray", cluster="local")
+                done = job(advance=advance).num_rows
+        assert first is not None
+        rate = (done - first[1]) / (time.perf_counter() - first[0])
+        found = {"rows/s": rate, "first rows": first[0] - begun, "MiB": most_mib}
+        return found, f"{rate:.1f} rows/s"
+
+    with folder_of(["".join(rows[at::num_files]) for at in range(num_files)], ".jsonl") as root:
+        files = input_files(str(root / "in"), SUFFIXES)
+        samples = script.take_rounds(("alone", "ray"), rounds, measure)
+    medians: dict[str, dict[str, float]] = script.summarize(samples)["medians"]
+    return medians
+
+
+def largest_worker() -> float:
+    """Resident MiB of the largest process that works on files."""
+    found = [0.0]
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if b"_RayWorker" in path.read_bytes():
+                found.append(processes.memory_mib(path.parent.name, "VmRSS"))
+    return max(found)
+
+
+def print_job(given: argparse.Namespace) -> None:
+    found = bench(given.model, given.texts, given.files, given.rounds, given.characters)
+    alone, ray = found["alone"]["rows/s"], found["ray"]
+    print(f"{given.texts:,} texts in {given.files} files, {available_cores()} cores")
+    print(f"one process   {alone:8.1f} rows/s")
+    print(f"local Ray     {ray['rows/s']:8.1f} rows/s, {ray['rows/s'] / alone:.2f} of it")
+    print(f"              {ray['first rows']:8.1f} s to the first rows, Ray's start included")
+    print(f"              {ray['MiB']:8.0f} MiB the largest worker")
+
+
+# --- build-corpus
+
+
+def build_corpora(num_files: int, rounds: int) -> None:
+    """Build one corpus with a process a core and on Ray, in turn, and print the medians."""
+    alone = f"{available_cores()} processes"
+    paths = sorted((datasets.data_folder() / "corpus").glob("wiki*.xz"))
+    text = b"\n\n".join(lzma.decompress(path.read_bytes()) for path in paths).decode()
+    documents = text.split("\n\n")
+    parts = ["\n\n".join(documents[at::num_files]) + "\n" for at in range(num_files)]
+    megabytes = sum(len(part.encode()) for part in parts) / 1e6
+    shards: set[tuple[str, ...]] = set()
+
+    def measure(side: str) -> tuple[dict[str, float], str]:
+        with tempfile.TemporaryDirectory(dir=root) as folder:
+            command = [sys.executable, "-m", "tidybert", "build-corpus", str(root / "in")]
+            command += ["--vocab", "minilm", "--out", f"{folder}/corpus", "--quiet"]
+            command += [] if side == alone else ["--cluster", "local"]
+            _, seconds, _ = script.timed(partial(subprocess.run, command, check=True))
+            shards.add(tuple(map(file_sha256, sorted(Path(folder).glob("corpus/train-*")))))
+        assert len(shards) == 1, "the shards differ"
+        return {"seconds": seconds}, f"{seconds:.1f} s"
+
+    with folder_of(parts, ".txt") as root:
+        samples = script.take_rounds((alone, "local Ray"), rounds, measure)
+    print(f"build-corpus, {megabytes:,.0f} MB in {num_files} files; the shards are equal")
+    for side, found in samples.items():
+        middle = float(np.median(found["seconds"]))
+        print(f"{side:12} {middle:6.1f} s, {megabytes / middle:5.2f} MB/s")
+
+
+# --- the plan
 
 
 def makespan(seconds: Sequence[float], num_workers: int) -> float:
@@ -71,160 +184,24 @@ class SleepJob(FileJob):
         return Written(1, 0, 0)
 
 
-class Rate:
-    """Rows a second from the first rows on, from what ``advance`` is called with."""
-
-    def __init__(self) -> None:
-        self.first: tuple[float, int] | None = None
-
-    def __call__(self, num_rows: int) -> None:
-        if num_rows and self.first is None:
-            self.first = time.perf_counter(), num_rows
-
-    def until_now(self, num_rows: int) -> float:
-        assert self.first is not None
-        begun, before = self.first
-        return (num_rows - before) / (time.perf_counter() - begun)
-
-
-def one_process(work: EmbedJob, files: Sequence[InputFile], out: Path) -> float:
-    """Rows a second of the same work here, one file after the other."""
-    opened, done, rate = work.load(), 0, Rate()
-    for file in files:
-        target = out / f"{file.name}{work.suffix}"
-        done += work.write_file(opened, Path(file.path), target, ReadReport(), rate).num_texts
-    return rate.until_now(done)
-
-
-def on_ray(work: EmbedJob, files: Sequence[InputFile], out: Path) -> dict[str, float]:
-    """Rows a second on Ray, the seconds before the first ones, and a worker's MiB at most."""
-    begun, rate, most = time.perf_counter(), Rate(), 0
-
-    def advance(num_rows: int) -> None:
-        nonlocal most
-        rate(num_rows)
-        most = max(most, largest_worker())
-
-    report = run_job(work, files, out, cluster="local", advance=advance)
-    assert rate.first is not None
-    return {
-        "rows/s": rate.until_now(report.num_rows),
-        "first rows": rate.first[0] - begun,
-        "MiB": most / MEBIBYTE,
-    }
-
-
-def largest_worker() -> int:
-    """Resident bytes of the largest process that works on files."""
-    found = [0]
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if b"_RayWorker" in path.read_bytes():
-                text = path.with_name("status").read_text()
-                found.append(1024 * int(text.partition("VmRSS:")[2].split()[0]))
-        except (OSError, IndexError):
-            continue
-    return max(found)
-
-
-def bench(
-    model: str, num_texts: int, num_files: int, rounds: int, most: int | None
-) -> dict[str, Any]:
-    _, lines = wikipedia_lines(num_texts)
-    lines = [line[:most] for line in islice(cycle(lines), num_texts)]
-    work = EmbedJob(model=model, options={"precision": "float32"})
-    samples: dict[str, list[Any]] = {"one process": [], "Ray": []}
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        (root / "in").mkdir()
-        for number in range(num_files):
-            rows = [json.dumps({"text": line}) + "\n" for line in lines[number::num_files]]
-            (root / "in" / f"{number:04}.jsonl").write_text("".join(rows))
-        files = input_files(str(root / "in"), SUFFIXES)
-        for number in range(rounds):
-            out = root / f"alone-{number}"
-            out.mkdir()
-            samples["one process"].append(one_process(work, files, out))
-            samples["Ray"].append(on_ray(work, files, root / f"ray-{number}"))
-            note(f"round {number + 1} of {rounds}: {samples}")
-    return {"texts": num_texts, "files": num_files, "samples": samples}
-
-
-def show(result: dict[str, Any]) -> None:
-    alone = float(np.median(result["samples"]["one process"]))
-    ray = result["samples"]["Ray"]
-    median = {name: float(np.median([each[name] for each in ray])) for name in ray[0]}
-    print(f"{result['texts']:,} texts in {result['files']} files, {available_cores()} cores")
-    print(f"one process   {alone:8.1f} rows/s")
-    print(f"local Ray     {median['rows/s']:8.1f} rows/s, {median['rows/s'] / alone:.2f} of it")
-    print(f"              {median['first rows']:8.1f} s to the first rows, Ray's start included")
-    print(f"              {median['MiB']:8.0f} MiB the largest worker")
-
-
-def build_corpora(num_files: int, rounds: int) -> None:
-    """Build one corpus with a process a core and on Ray, in turn, and print the medians."""
-    sides: dict[str, list[str]] = {
-        f"{available_cores()} processes": [],
-        "local Ray": ["--cluster", "local"],
-    }
-    samples: dict[str, list[float]] = {side: [] for side in sides}
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        (root / "in").mkdir()
-        paths = sorted((data_folder() / "corpus").glob("wiki*.xz"))
-        text = b"\n\n".join(lzma.decompress(path.read_bytes()) for path in paths).decode()
-        documents = text.split("\n\n")
-        for number in range(num_files):
-            part = "\n\n".join(documents[number::num_files])
-            (root / "in" / f"{number:04}.txt").write_text(part + "\n")
-        num_bytes = sum(path.stat().st_size for path in (root / "in").iterdir())
-        for number in range(rounds):
-            found = set()
-            for side in in_turn(tuple(sides), number):
-                out = root / f"corpus-{number}-{side}"
-                command = [sys.executable, "-m", "tidybert", "build-corpus", str(root / "in")]
-                command += ["--vocab", "minilm", "--out", str(out), "--quiet", *sides[side]]
-                begin = time.perf_counter()
-                subprocess.run(command, check=True)
-                samples[side].append(time.perf_counter() - begin)
-                found.add(tuple(file_sha256(path) for path in sorted(out.glob("train-*"))))
-                note(f"{side}: {samples[side][-1]:.1f} s")
-            assert len(found) == 1, "the shards differ"
-    print(f"build-corpus, {num_bytes / 1e6:,.0f} MB in {num_files} files; the shards are equal")
-    for side, seconds in samples.items():
-        middle = float(np.median(seconds))
-        print(f"{side:12} {middle:6.1f} s, {num_bytes / 1e6 / middle:5.2f} MB/s")
-
-
 def check_plan(num_workers: int, num_files: int) -> tuple[float, float]:
     """Seconds that the plan says, and that Ray takes, from the first file's begin to the end."""
     import ray
 
     seconds = np.random.default_rng(0).uniform(0.5, 3, num_files).round(2).tolist()
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "in"
-        source.mkdir()
-        for number, each in enumerate(seconds):
-            (source / f"{number:04}.txt").write_text(str(each))
-        ray.init(
-            "local",
-            num_cpus=num_workers,
-            include_dashboard=False,
-            logging_level="error",
-            log_to_driver=False,
-        )
+    begun: list[float] = []
+
+    def advance(num_rows: int) -> None:
+        if num_rows:
+            begun.append(time.perf_counter())
+
+    quiet = {"include_dashboard": False, "logging_level": "error", "log_to_driver": False}
+    with folder_of([str(each) for each in seconds], ".txt") as root:
+        files = input_files(str(root / "in"), SUFFIXES)
+        ray.init("local", num_cpus=num_workers, **quiet)
         try:
-            files = input_files(str(source), SUFFIXES)
-            begun: list[float] = []
             work = SleepJob(model="none")
-            out = Path(folder) / "out"
-            run_job(
-                work,
-                files,
-                out,
-                cluster="local",
-                advance=lambda num_rows: begun.append(time.perf_counter()) if num_rows else None,
-            )
+            run_job(work, files, root / "out", cluster="local", advance=advance)
             ended = time.perf_counter()
         finally:
             ray.shutdown()
@@ -232,26 +209,22 @@ def check_plan(num_workers: int, num_files: int) -> tuple[float, float]:
     return makespan(seconds, num_workers), ended - begun[0] + min(seconds[:num_workers])
 
 
-def main() -> int:
-    parser = script_parser(__doc__)
-    parser.add_argument("--model", default="minilm")
-    parser.add_argument("--texts", type=at_least(10), default=20_000)
-    parser.add_argument("--files", type=at_least(1), default=10)
-    parser.add_argument("--rounds", type=at_least(1), default=3)
-    parser.add_argument("--characters", type=at_least(1), help="of each text at most")
+def main(parser: argparse.ArgumentParser) -> None:
+    script.add_flags(parser, "model rounds")
+    parser.add_argument("--texts", type=script.at_least(10), default=20_000)
+    parser.add_argument("--files", type=script.at_least(1), default=10)
+    parser.add_argument("--characters", type=script.at_least(1), help="of each text at most")
     parser.add_argument("--corpus", action="store_true", help="time build-corpus")
     parser.add_argument("--plan", action="store_true", help="check the plan for N workers")
     parser.add_argument("--workers", default="2,4,8")
     given = parser.parse_args()
     if given.corpus:
         build_corpora(given.files, given.rounds)
-        return 0
-    if not given.plan:
-        show(bench(given.model, given.texts, given.files, given.rounds, given.characters))
-        return 0
-    print("workers  files  planned s  Ray s  of the plan")
-    for number in map(int, given.workers.split(",")):
-        files = 12 * number
-        planned, taken = check_plan(number, files)
-        print(f"{number:7}  {files:5}  {planned:9.1f}  {taken:5.1f}  {taken / planned:11.2f}")
-    return 0
+    elif not given.plan:
+        print_job(given)
+    else:
+        print("workers  files  planned s  Ray s  of the plan")
+        for number in map(int, given.workers.split(",")):
+            planned, taken = check_plan(number, 12 * number)
+            row = f"{number:7}  {12 * number:5}  {planned:9.1f}  {taken:5.1f}"
+            print(f"{row}  {taken / planned:11.2f}")

@@ -1,34 +1,37 @@
 """The fine-tuning that both sides do: a job's examples, in one order, with one set of arguments."""
 
+import argparse
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.datasets import JOBS, examples_of
+import numpy as np
+
+from benchmarks.harness import datasets, script
 from tidybert.catalog import find_model
 from tidybert.data.batching import epoch_order
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.finetuning_run import Callbacks
+from tidybert.finetuning.run_job import run_finetuning
+from tidybert.inference.forward import run_features
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.tasks.registry import task_class
+from tidybert.tokenization import BertTokenizer
 from tidybert.training.training_arguments import Precision, TrainingArguments
 
 
 @dataclass(frozen=True)
-class FinetuneWork:
+class FinetuneWork(datasets.Settings):
     """Train on a job's examples, then score its test part; travels as JSON to the processes."""
 
     job: str
     model: str
-    num_examples: int | None
-    """Train on this many examples from the first; None for all."""
-    num_train_epochs: int
-    learning_rate: float
-    train_batch_size: int
-    max_seq_length: int
     max_steps: int | None = None
     freeze_layers: int = 0
     """Do not train the embeddings and this many of the lowest layers."""
@@ -48,12 +51,12 @@ class FinetuneWork:
     @property
     def task(self) -> str:
         """TASK."""
-        return JOBS[self.job].task
+        return datasets.JOBS[self.job].task
 
     def read(self) -> tuple[Any, list[Any], list[Any]]:
         """The task, and the examples to train and to score on."""
-        train = list(islice(examples_of(self.job, "train"), self.num_examples))
-        test = examples_of(self.job, "dev") if self.is_scored else []
+        train = list(islice(datasets.examples_of(self.job, "train"), self.num_examples))
+        test = datasets.examples_of(self.job, "dev") if self.is_scored else []
         return task_class(self.task).from_examples(train), train, test
 
     def arguments(self) -> TrainingArguments:
@@ -69,13 +72,30 @@ class FinetuneWork:
         )
         if self.at_defaults:
             return arguments
-        return replace(
-            arguments,
-            train_batch_size=self.train_batch_size,
-            learning_rate=self.learning_rate,
-            # The other side has no other start.
-            head_start="random",
+        size, rate = self.train_batch_size, self.learning_rate
+        # The other side has no other start.
+        return replace(arguments, train_batch_size=size, learning_rate=rate, head_start="random")
+
+    def trained(
+        self,
+        callbacks: Callbacks | None = None,
+        *,
+        arguments: TrainingArguments | None = None,
+        out: Path | None = None,
+    ) -> FinetunedModel[Any]:
+        """What tidybert trains; ``out`` is a RUN to write."""
+        task, train, _ = self.read()
+        job = FinetuningJob(
+            task,
+            self.model,
+            train,
+            None,
+            arguments or self.arguments(),
+            max_seq_length=self.max_seq_length,
+            out=out,
+            device=self.device,
         )
+        return run_finetuning(job, callbacks)
 
     def batches(self, num_examples: int) -> list[list[int]]:
         """The places of each step's examples, in the order of our trainer."""
@@ -90,15 +110,20 @@ class FinetuneWork:
 
 def work_of(name: str, model: str, **changes: Any) -> FinetuneWork:
     """The work of a job, as its comparisons do it."""
-    job = JOBS[name]
     settings = {
-        "num_examples": job.num_examples,
-        "num_train_epochs": job.num_train_epochs,
-        "learning_rate": job.learning_rate,
-        "train_batch_size": job.train_batch_size,
-        "max_seq_length": job.max_seq_length,
+        each.name: getattr(datasets.JOBS[name], each.name) for each in fields(datasets.Settings)
     }
     return FinetuneWork(name, model, **{**settings, **changes})
+
+
+def metrics_of(trained: FinetunedModel[Any], examples: Sequence[Any]) -> dict[str, Any]:
+    """The metrics of our model, with its last weights, in float32."""
+    task = trained.task
+    features = task.features(examples, trained.tokenizer, trained.max_seq_length)
+    task.add_labels(features, examples)
+    outputs = run_features(task, trained.model, features)
+    found: dict[str, Any] = task.answers(outputs, features, examples).metrics()
+    return found
 
 
 @contextmanager
@@ -118,3 +143,35 @@ def with_dropout(work: FinetuneWork, rate: float | None) -> Iterator[FinetuneWor
         config = json.loads((origin / CONFIG_FILE).read_text()) | dict.fromkeys(names, rate)
         (copy / CONFIG_FILE).write_text(json.dumps(config))
         yield replace(work, model=str(copy))
+
+
+# --- the rows that padded batches add
+
+
+def padded_rows(model: str) -> Iterator[list[str]]:
+    """A row for each task in the language of the model's vocabulary."""
+    tokenizer = BertTokenizer.from_pretrained(model)
+    for name in (*datasets.GROUPS["glue"], *datasets.GROUPS["text"]):
+        if name == "ChnSentiCorp":
+            continue
+        work = work_of(name, model, is_scored=False)
+        task, train, _ = work.read()
+        features = task.features(train, tokenizer, work.max_seq_length)
+        lengths = np.array([len(one.input_ids) for one in features])
+        padded = sum(lengths[batch].max() * len(batch) for batch in work.batches(len(lengths)))
+        cells = padded / (lengths.sum() * work.num_train_epochs)
+        yield [name, f"{len(lengths):,}", f"{lengths.mean():.1f}", f"{cells:.2f}"]
+
+
+def padding(parser: argparse.ArgumentParser) -> None:
+    """Count the padded cells of padded batches: what rows without padding save.
+
+        python -m benchmarks padding --write benchmarks/NOTES.md
+
+    Batches are those of compare glue and compare text: texts cut at 128 tokens, 32 a batch in the
+    first seed's order, padded to the longest of the batch.
+    """
+    script.add_flags(parser, "model write")
+    given = parser.parse_args()
+    heads = ["task", "examples", "tokens an example", "padded cells a token"]
+    script.show(script.markdown(heads, padded_rows(given.model)), given.write, "padding")

@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.processes import run_apart
+from benchmarks.harness import processes
 from tidybert.errors import TidyBertError
 
 HOST: Final = "127.0.0.1"
 OK: Final = 200
-LOST: Final = 0
+_LOST: Final = 0
 """In place of a status: the connection ended before the answer."""
-_LATER: Final = (LOST, 429, 503)
+_LATER: Final = (_LOST, 429, 503)
 """What a client sends again, where it may."""
 _PAUSE_S: Final = 0.5
 _TIMES: Final = {"p50_ms": 0.50, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
@@ -47,6 +47,11 @@ class Load:
     tries: int = 1
     """How often a request is sent at most where it is lost, or the server has no room for it."""
 
+    def at(self, rate: float, requests: int, clients: int, tries: int = 1) -> "Load":
+        """The same bodies at a rate, with time enough."""
+        limit = 10 * requests / rate + 60
+        return Load(self.port, self.path, self.bodies, requests, clients, rate, 0, limit, tries)
+
 
 @dataclass
 class _Seen:
@@ -60,12 +65,10 @@ class _Seen:
 def run_load(load: Load) -> dict[str, Any]:
     """Send the requests; raises TidyBertError where they take longer than ``limit_s``.
 
-    Returns:
-        ``seconds`` from the first request to the last answer, ``requests_per_second``, ``statuses``
-        (how many answers of each), ``times`` (by status: p50_ms, p95_ms, p99_ms, max_ms),
-        ``answers`` (parsed, of the first ``kept`` requests), ``again`` (requests that were sent
-        again, by the status before), and ``share_of_a_core``, the processor time of the generator
-        itself a second.
+    Returns {"seconds" (from the first request to the last answer), "requests_per_second",
+    "statuses" (how many answers of each), "times" (by status: p50_ms, p95_ms, p99_ms, max_ms),
+    "answers" (parsed, of the first ``kept`` requests), "again" (requests that were sent again, by
+    the status before), "share_of_a_core" (the generator's own processor time a second)}.
     """
     bodies = [line.encode() for line in Path(load.bodies).read_text("utf-8").splitlines()]
     seen = _Seen()
@@ -76,15 +79,22 @@ def run_load(load: Load) -> dict[str, Any]:
         raise TidyBertError(
             f"{done:,} of {load.requests:,} requests were answered within {load.limit_s:g} seconds"
         ) from None
+    by_status = {str(status): times for status, times in sorted(seen.seconds.items())}
     return {
         "seconds": seconds,
         "requests_per_second": load.requests / seconds,
-        "statuses": {str(status): len(times) for status, times in sorted(seen.seconds.items())},
-        "times": {str(status): _quantiles(times) for status, times in sorted(seen.seconds.items())},
+        "statuses": {status: len(times) for status, times in by_status.items()},
+        "times": {status: _quantiles(times) for status, times in by_status.items()},
         "answers": [seen.answers[number] for number in sorted(seen.answers)],
         "again": {str(status): count for status, count in sorted(seen.again.items())},
         "share_of_a_core": busy / seconds,
     }
+
+
+def request(path: str, port: int, body: bytes) -> bytes:
+    """A whole request."""
+    head = f"POST {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nContent-Type: application/json\r\n"
+    return b"%sContent-Length: %d\r\n\r\n%s" % (head.encode(), len(body), body)
 
 
 def _quantiles(times: Sequence[float]) -> dict[str, float]:
@@ -112,10 +122,6 @@ class _Client:
 
     def __init__(self, load: Load, bodies: Sequence[bytes], seen: _Seen) -> None:
         self._load, self._bodies, self._seen = load, bodies, seen
-        self._head = (
-            f"POST {load.path} HTTP/1.1\r\nHost: {HOST}:{load.port}\r\n"
-            "Content-Type: application/json\r\nContent-Length: "
-        ).encode()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -143,7 +149,7 @@ class _Client:
                 try:
                     status, body = await self._ask(self._bodies[number % len(self._bodies)])
                 except (OSError, asyncio.IncompleteReadError):
-                    status, body = LOST, b""
+                    status, body = _LOST, b""
                     self.close()
                 if not left or status not in _LATER:
                     break
@@ -155,7 +161,7 @@ class _Client:
 
     async def _ask(self, body: bytes) -> tuple[int, bytes]:
         reader, writer = await self.connect()
-        writer.write(self._head + b"%d\r\n\r\n" % len(body) + body)
+        writer.write(request(self._load.path, self._load.port, body))
         lines = (await reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
         fields = dict(line.split(b": ", 1) for line in lines[1:] if line)
         content = await reader.readexactly(int(fields[b"content-length"]))
@@ -166,9 +172,8 @@ class _Client:
 
 def sent(load: Load, name: str = "load") -> dict[str, Any]:
     """What ``run_load`` returns in a process of its own."""
-    return run_apart(run_here, name, asdict(load), 1)
+    return processes.run_apart(_run_here, name, asdict(load), 1)
 
 
-def run_here(_side: str, load: dict[str, Any]) -> dict[str, Any]:
-    """Send a load from this process."""
+def _run_here(_side: str, load: dict[str, Any]) -> dict[str, Any]:
     return run_load(Load(**load))

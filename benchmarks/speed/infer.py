@@ -1,20 +1,11 @@
-"""Time texts to logits, by a classifier with random weights on MODEL.
-
-The other side runs batches of 32 texts, padded to the longest, once in the file's order and once
-sorted by length, which leaves almost nothing to pad.  Then texts of 16, 62 and 128 tokens come one
-at a time.  Both sides open one directory, and --precision int8 is for both.  Speeds are
-measured in one process, peak memory in a process for each side.  On a GPU, processes tokenise
-transformers' batches, which go over from pinned memory.  Times end when the logits are in the
-host's memory.  Without the data folder (TIDYBERT_DATA, or ../shared/data) the texts are the bundled
-tickets.
-"""
+"""Time texts to logits, by a classifier on MODEL: two sides, or a table of engines."""
 
 import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,29 +13,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from benchmarks.harness.datasets import examples_of, sst2_or_tickets
-from benchmarks.harness.processes import run_apart
-from benchmarks.harness.rounds import (
-    SIDES,
-    add_device,
-    at_least,
-    check_device,
-    in_turn,
-    note,
-    print_speed,
-    sides_against,
-    speed_parser,
-    summarize,
-)
-from benchmarks.harness.step_clock import are_close, profile_once, remarks_of, with_share
+from benchmarks.harness import datasets, processes, script, steps
+from benchmarks.speed.finetune_work import work_of
 from benchmarks.speed.inference_sides import (
     ENGINES,
     SENTENCES,
     Logits,
     Run,
     exported,
-    missing_package,
     open_side,
+    packages_of,
 )
 from tidybert.catalog import find_model
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -54,157 +32,22 @@ from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.inference.loading import fitting_length
+from tidybert.modeling.kernels.linear import MOST_ROWS, Int8Linear, largest_weight, product
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.storage.model_files import CONFIG_FILE
 from tidybert.tasks.classification import Classification
 from tidybert.tokenization import BertTokenizer
 
 LOGITS_TOLERANCE: Final = 1e-4
-_MOST_WARM_UP_RUNS: Final = 10
 LONE_TEXTS: Final = (16, 62, 128)
 """Tokens of the texts that are answered one at a time."""
+_MOST_WARM_UP_RUNS: Final = 10
 _LONE_CALLS: Final = 20
-
-
-def bench_inference(
-    model: str,
-    examples: Sequence[TextExample],
-    *,
-    sides: Sequence[str] = SIDES,
-    rounds: int = 5,
-    max_seq_length: int = 128,
-    threads: int | None = None,
-    device: str = "cpu",
-    precision: str = "float32",
-    profiled: bool = False,
-) -> dict[str, Any]:
-    """Texts a second in both orders of the texts, and peak MiB; a round times every side once.
-
-    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
-    texts_per_second_in_order, texts_per_second_by_length, ms_of_N_tokens_p50 and _p99 (of one text
-    of N tokens) and peak_mib (of a process that opens the model and runs the texts once).  With
-    ``profiled``, ``profile`` is each side's for all texts in their order.  ``mfu`` is each side's
-    share of the device's peak in float32, in that order; None where the peak is not known.
-
-    Raises TidyBertError where the sides' logits in float32 differ by more than LOGITS_TOLERANCE,
-    because they have not done the same work, and errors of opening MODEL.
-    """
-    with tempfile.TemporaryDirectory() as folder, limited_threads(threads) as used_threads:
-        directory = Path(folder) / "model"
-        save_classifier(model, directory, max_seq_length)
-        origin = ModelDirectory.open(directory)
-        features = Classification(["0", "1"]).features(examples, origin.tokenizer, max_seq_length)
-        lengths = np.array([len(one.input_ids) for one in features])
-        given = Path(folder) / "examples.json"
-        given.write_text(json.dumps([[one.text, one.text_pair] for one in examples]))
-        work = {
-            "directory": str(directory),
-            "examples": str(given),
-            "max_seq_length": max_seq_length,
-            "device": device,
-            "precision": precision,
-            "profiled": profiled,
-        }
-        if set(sides) & set(ENGINES):
-            # An export takes more memory than the model that it writes.
-            exported(directory, precision)
-        apart = {side: run_apart(run_once, side, work, used_threads) for side in sides}
-        samples = {side: {"peak_mib": [float(apart[side]["peak_mib"])]} for side in sides}
-        by_length = sorted(range(len(examples)), key=lambda place: -lengths[place])
-        orders = {"in_order": examples, "by_length": [examples[place] for place in by_length]}
-        runs = {
-            side: open_side(side, directory, max_seq_length, device, precision) for side in sides
-        }
-        lone = texts_of(origin.tokenizer, examples, max_seq_length)
-        for run in runs.values():
-            _warm_up(run, list(orders.values()), device)
-        difference = 0.0
-        for number in range(rounds):
-            for order, texts in orders.items():
-                logits = {}
-                for side in in_turn(sides, number):
-                    logits[side], seconds = timed(runs[side], texts)
-                    assert len(logits[side]) == len(texts)
-                    speeds = samples[side].setdefault(f"texts_per_second_{order}", [])
-                    speeds.append(len(texts) / seconds)
-                difference = max(difference, _difference(logits, precision))
-            for size, one in lone.items():
-                for side in in_turn(sides, number):
-                    for name, value in lone_ms(runs[side], one, size).items():
-                        samples[side].setdefault(name, []).append(value)
-            note(f"round {number + 1} of {rounds} done")
-    summary = summarize(samples)
-    rates = {side: one["texts_per_second_in_order"] for side, one in summary["medians"].items()}
-    peak = peak_flops(torch.device(device), mixed=False)
-    # A third of a training step's operations are those of its forward pass.
-    per_token = flops_per_token(origin.config, (lengths**2).sum() / lengths.sum(), 0.0) / 3
-    most = peak and peak / (per_token * lengths.mean())
-    return {
-        "device": device,
-        "precision": precision,
-        "num_texts": len(examples),
-        "num_tokens": int(lengths.sum()),
-        "num_truncated": sum(one.truncated for one in features),
-        "max_seq_length": max_seq_length,
-        "rounds": rounds,
-        "threads": used_threads,
-        "largest_difference_of_logits": difference if len(sides) > 1 else None,
-        **summary,
-        "mfu": {side: float(rate / most) if most else None for side, rate in rates.items()},
-        "profile": {
-            side: with_share(one["profile"], len(examples) / rates[side])
-            for side, one in apart.items()
-            if one.get("profile")
-        },
-    }
-
-
-def timed(run: Run, examples: Sequence[TextExample]) -> tuple[Logits, float]:
-    begin = time.perf_counter()
-    logits = run(examples)
-    return logits, time.perf_counter() - begin
-
-
-def texts_of(
-    tokenizer: BertTokenizer, examples: Sequence[TextExample], max_seq_length: int
-) -> dict[int, TextExample]:
-    """A text of each number of LONE_TEXTS tokens that fits, from the words of the examples."""
-    words = " ".join(one.text for one in examples).split()
-    found: dict[int, TextExample] = {}
-    taken: list[str] = []
-    tokens = 2  # [CLS] and [SEP]
-    for size in LONE_TEXTS:
-        while words and tokens < size:
-            word = words.pop(0)
-            count = len(tokenizer.tokenize(word))
-            if tokens + count <= size:
-                taken.append(word)
-                tokens += count
-        if tokens == size <= max_seq_length:
-            found[size] = TextExample(" ".join(taken), None, None, 1)
-    return found
-
-
-def lone_ms(run: Run, example: TextExample, size: int) -> dict[str, float]:
-    """Milliseconds of one text, answered alone: the median and the 99th percentile."""
-    run([example])
-    seconds = [timed(run, [example])[1] for _ in range(_LONE_CALLS)]
-    p50, p99 = np.percentile(seconds, [50, 99]) * 1000
-    return {f"ms_of_{size}_tokens_p50": float(p50), f"ms_of_{size}_tokens_p99": float(p99)}
-
-
-def _warm_up(run: Run, orders: Sequence[Sequence[TextExample]], device: str) -> None:
-    """Run once; on a GPU each order until a run takes as long as the one before, or 10 times."""
-    if device == "cpu":
-        run(orders[0])
-        return
-    for examples in orders:
-        before = 0.0
-        for _ in range(_MOST_WARM_UP_RUNS):
-            _, seconds = timed(run, examples)
-            if are_close(before, seconds):
-                break
-            before = seconds
+INT8: Final = " int8"
+_ENGINE_SIDES: Final = (
+    "ours", f"ours{INT8}", "transformers", *ENGINES,
+    *(f"{engine}{INT8}" for engine in ENGINES if "fused" not in engine), SENTENCES,
+)  # fmt: skip
 
 
 def max_seq_length_for(model: str, asked: int | None = None) -> int:
@@ -212,8 +55,7 @@ def max_seq_length_for(model: str, asked: int | None = None) -> int:
 
     Raises UsageError for more than MODEL has positions, and as ``find_model`` does.
     """
-    config = BertConfig.from_file(find_model(model) / CONFIG_FILE)
-    fitting = fitting_length(config, asked)
+    fitting = fitting_length(BertConfig.from_file(find_model(model) / CONFIG_FILE), asked)
     return min(128, fitting) if asked is None else fitting
 
 
@@ -238,12 +80,200 @@ def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
     )
 
 
-def _difference(logits: Mapping[str, Logits], precision: str) -> float:
-    """The largest difference between two sides' logits of the same texts; 0 for one side."""
-    ours = logits["ours"]
-    # Python's max would ignore a NaN, and a comparison with NaN is false.
-    largest = float(np.max([np.abs(ours - other).max() for other in logits.values()]))
-    # Each side rounds to int8 in its own way.
+# --- a side in a process of its own
+
+
+def measured(side: str, work: dict[str, Any]) -> dict[str, Any]:
+    """Open a side in this process, and time its groups of texts and the lone ones."""
+    texts = json.loads(Path(work["texts"]).read_text())
+    groups = {
+        name: [TextExample(text, pair, None, row) for row, (text, pair) in enumerate(pairs, 1)]
+        for name, pairs in texts["groups"].items()
+    }
+    name, is_int8, _ = side.partition(INT8)
+    precision = "int8" if is_int8 else work["precision"]
+    directory, device = Path(work["directory"]), work["device"]
+    run = open_side(name, directory, work["max_seq_length"], device, precision)
+    first = next(iter(groups.values()))
+    run(first[:1])
+    found = {"seconds_to_first_answer": time.time() - work["begun"]}
+    logits = run(first)
+    for name, examples in groups.items():
+        by_length = [examples[at] for at in texts["orders"][name]]
+        for kind, chosen in (("in_order", examples), ("by_length", by_length)):
+            if device != "cpu":
+                _warm_up(run, chosen)
+            found[f"{name}_{kind}"] = len(chosen) / script.timed(partial(run, chosen))[1]
+    for size, text in texts["lone"].items():
+        answer = partial(run, [TextExample(text, None, None, 1)])
+        answer()
+        seconds = [script.timed(answer)[1] for _ in range(_LONE_CALLS)]
+        for part in (50, 99):
+            found[f"ms_of_{size}_tokens_p{part}"] = 1000 * float(np.percentile(seconds, part))
+    profile = None
+    if work["profiled"]:
+        profile = steps.profile_once(partial(run, first), torch.device(device))
+    return {"values": found, "logits": logits.tolist(), "profile": profile,
+            "threads": torch.get_num_threads()}  # fmt: skip
+
+
+def _warm_up(run: Run, examples: Sequence[TextExample]) -> None:
+    """Until a run takes as long as the one before, or 10 times."""
+    before = 0.0
+    for _ in range(_MOST_WARM_UP_RUNS):
+        _, seconds, _ = script.timed(partial(run, examples))
+        if steps.are_close(before, seconds):
+            break
+        before = seconds
+
+
+def bench_sides(
+    directory: Path,
+    groups: Mapping[str, Sequence[TextExample]],
+    sides: Sequence[str],
+    *,
+    rounds: int,
+    max_seq_length: int,
+    threads: int | None = None,
+    device: str = "cpu",
+    precision: str = "float32",
+    profiled: bool = False,
+) -> dict[str, Any]:
+    """Each side once a round, in a process of its own.
+
+    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
+    GROUP_in_order and GROUP_by_length (texts a second), ms_of_N_tokens_p50 and _p99 (of one text
+    of N tokens), seconds_to_first_answer (from the start of the process) and peak_mib.  ``found``
+    is what each side returned in its last round.  ``lengths`` are the first group's tokens.
+    """
+    tokenizer = BertTokenizer.from_pretrained(directory)
+    task = Classification(["0", "1"])
+    features = {
+        name: task.features(examples, tokenizer, max_seq_length)
+        for name, examples in groups.items()
+    }
+    lengths = {name: [len(one.input_ids) for one in each] for name, each in features.items()}
+    first = next(iter(groups))
+    texts = {
+        "groups": {
+            name: [(one.text, one.text_pair) for one in each] for name, each in groups.items()
+        },
+        "orders": {
+            name: np.argsort([-each for each in found], kind="stable").tolist()
+            for name, found in lengths.items()
+        },
+        "lone": lone_texts(tokenizer, groups[first], max_seq_length),
+    }
+    given = directory.with_name("texts.json")
+    given.write_text(json.dumps(texts))
+    work = {
+        "directory": str(directory), "texts": str(given), "max_seq_length": max_seq_length,
+        "device": device, "precision": precision, "profiled": profiled,
+    }  # fmt: skip
+    for side in sides:
+        name, is_int8, _ = side.partition(INT8)
+        if name in ENGINES:
+            # An export takes more memory than the model that it writes.
+            exported(directory, "int8" if is_int8 else precision)
+    found: dict[str, dict[str, Any]] = {}
+
+    def measure(side: str) -> tuple[Mapping[str, float], str]:
+        found[side] = one = processes.run_apart(
+            measured, side, {**work, "begun": time.time()}, threads
+        )
+        values = {**one["values"], "peak_mib": one["peak_mib"]}
+        return values, f"{values[f'{first}_in_order']:,.0f} texts/s"
+
+    return {
+        "rounds": rounds,
+        **script.summarize(script.take_rounds(sides, rounds, measure)),
+        "threads": found[sides[0]]["threads"],
+        "num_texts": len(groups[first]),
+        "num_truncated": sum(one.truncated for one in features[first]),
+        "lengths": lengths[first],
+        "found": found,
+    }
+
+
+def lone_texts(
+    tokenizer: BertTokenizer, examples: Sequence[TextExample], max_seq_length: int
+) -> dict[int, str]:
+    """A text of each number of LONE_TEXTS tokens that fits, from the words of the examples."""
+    words = " ".join(one.text for one in examples).split()
+    found: dict[int, str] = {}
+    taken: list[str] = []
+    tokens = 2  # [CLS] and [SEP]
+    for size in LONE_TEXTS:
+        while words and tokens < size:
+            word = words.pop(0)
+            count = len(tokenizer.tokenize(word))
+            if tokens + count <= size:
+                taken.append(word)
+                tokens += count
+        if tokens == size <= max_seq_length:
+            found[size] = " ".join(taken)
+    return found
+
+
+# --- two sides
+
+
+def bench_inference(
+    model: str,
+    examples: Sequence[TextExample],
+    *,
+    sides: Sequence[str] = script.SIDES,
+    max_seq_length: int = 128,
+    device: str = "cpu",
+    precision: str = "float32",
+    **settings: Any,
+) -> dict[str, Any]:
+    """What ``bench_sides`` finds of the group "texts_per_second".
+
+    With ``profiled``, ``profile`` is each side's for all texts in their order.  ``mfu`` is each
+    side's share of the device's peak in float32, in that order; None where the peak is not known.
+
+    Raises TidyBertError where the sides' logits in float32 differ by more than LOGITS_TOLERANCE,
+    because they have not done the same work, and errors of opening MODEL.
+    """
+    same: dict[str, Any] = {
+        "max_seq_length": max_seq_length,
+        "device": device,
+        "precision": precision,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder) / "model"
+        save_classifier(model, directory, max_seq_length)
+        config = ModelDirectory.open(directory).config
+        groups = {"texts_per_second": examples}
+        result = bench_sides(directory, groups, sides, **same, **settings)
+    found, lengths = result.pop("found"), np.array(result.pop("lengths"))
+    rates = {side: one["texts_per_second_in_order"] for side, one in result["medians"].items()}
+    peak = peak_flops(torch.device(device), mixed=False)
+    # A third of a training step's operations are those of its forward pass.
+    per_token = flops_per_token(config, (lengths**2).sum() / lengths.sum(), 0.0) / 3
+    most = peak and peak / (per_token * lengths.mean())
+    logits = [np.array(one["logits"]) for one in found.values()]
+    return {
+        **same,
+        **result,
+        "num_tokens": int(lengths.sum()),
+        "largest_difference_of_logits": _difference(logits, precision),
+        "mfu": {side: float(rate / most) if most else None for side, rate in rates.items()},
+        "profile": {
+            side: steps.with_share(one["profile"], len(examples) / rates[side])
+            for side, one in found.items()
+            if one["profile"]
+        },
+    }
+
+
+def _difference(logits: Sequence[Logits], precision: str) -> float | None:
+    """The largest difference between two sides' logits of the same texts; None for one side."""
+    if len(logits) < 2:
+        return None
+    largest = float(np.abs(logits[0] - logits[1]).max())
+    # Each side rounds to int8 in its own way.  A comparison with NaN is false.
     if precision == "float32" and not largest <= LOGITS_TOLERANCE:
         raise TidyBertError(
             f"the sides' logits differ by up to {largest:.2g}, more than {LOGITS_TOLERANCE:g}: "
@@ -252,66 +282,36 @@ def _difference(logits: Mapping[str, Logits], precision: str) -> float:
     return largest
 
 
-@contextmanager
-def limited_threads(number: int | None) -> Iterator[int]:
-    """Give PyTorch this many threads for the block, or its choice; yields their number."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(number or before)
-    try:
-        yield torch.get_num_threads()
-    finally:
-        torch.set_num_threads(before)
+def infer(parser: argparse.ArgumentParser) -> None:
+    """Time texts to logits, by a classifier with random weights on MODEL.
 
-
-def run_once(side: str, work: dict[str, Any]) -> dict[str, Any]:
-    """Open the model and run the texts once, in a process of its own."""
-    texts = json.loads(Path(work["examples"]).read_text())
-    examples = [TextExample(text, pair, None, row) for row, (text, pair) in enumerate(texts, 1)]
-    run = open_side(
-        side, Path(work["directory"]), work["max_seq_length"], work["device"], work["precision"]
+    The other side runs batches of 32 texts, padded to the longest, once in the file's order and
+    once sorted by length, which leaves almost nothing to pad.  Then texts of 16, 62 and 128 tokens
+    come one at a time.  Both sides open one directory, and --precision int8 is for both.  Each
+    measurement is a process of its own.  On a GPU, processes tokenise transformers' batches, which
+    go over from pinned memory.  Times end when the logits are in the host's memory.  Without the
+    data folder (TIDYBERT_DATA, or ../shared/data) the texts are the bundled tickets.
+    """
+    script.add_against(parser, (*script.SIDES[1:], *ENGINES, SENTENCES))
+    script.add_flags(
+        parser, "model rounds json device threads profile texts max-seq-length", rounds=5
     )
-    run(examples)
-    if not work["profiled"]:
-        return {}
-    return {"profile": profile_once(lambda: run(examples), torch.device(work["device"]))}
-
-
-def sides_of(against: str | None) -> tuple[str, ...]:
-    """The sides; raises UsageError where the other one is not installed."""
-    if against not in (*ENGINES, SENTENCES):
-        return sides_against(against)
-    package = missing_package(against)
-    if package is not None:
-        raise UsageError(
-            f"{param('against', against)} needs {package}, which is not installed: "
-            f"pip install {package}"
-        )
-    return (SIDES[0], against)
-
-
-def add_texts(parser: argparse.ArgumentParser) -> None:
-    """--model, --texts and --max-seq-length."""
-    parser.add_argument("--model", default="minilm")
-    parser.add_argument("--texts", metavar="FILE", help="time these texts instead")
-    parser.add_argument("--max-seq-length", type=at_least(8), help="most tokens of a text")
-
-
-def main() -> None:
-    parser = speed_parser(__doc__, rounds=5, others=(*SIDES[1:], *ENGINES, SENTENCES))
-    add_device(parser)
-    add_texts(parser)
     parser.add_argument("--precision", choices=("float32", "int8"), default="float32")
     given = parser.parse_args()
-    check_device(given)
-    source = given.texts or sst2_or_tickets()
+    script.check_device(given)
+    source = given.texts or datasets.sst2_or_tickets()
     if given.texts:
         examples = list(read_examples(source, need_label=False))
     else:
-        examples = examples_of(source, "dev")
+        examples = datasets.examples_of(source, "dev")
+    sides = [script.SIDES[0]]
+    if given.against is not None:
+        script.need(given.against, *packages_of(given.against))
+        sides.append(given.against)
     result = bench_inference(
         given.model,
         examples,
-        sides=sides_of(given.against),
+        sides=sides,
         rounds=given.rounds,
         max_seq_length=max_seq_length_for(given.model, given.max_seq_length),
         threads=given.threads,
@@ -323,21 +323,168 @@ def main() -> None:
     remarks = [f"cut to {result['max_seq_length']} tokens, on every side: {cut:,} texts"]
     if difference is not None:
         remarks.append(f"largest difference of logits: {difference:.1e}")
-    print_speed(
+    script.print_speed(
         f"Inference: {len(examples):,} texts of {source}, {given.model}, {given.precision}",
         {"bench": "infer", "model": given.model, "data": source, **result},
         {
             "texts/s, in the order given": "texts_per_second_in_order",
             "texts/s, sorted by length": "texts_per_second_by_length",
             **{
-                f"ms of one text of {size} tokens, {part}": name
-                for size in LONE_TEXTS
+                f"ms of one text of {size} tokens, {part}": f"ms_of_{size}_tokens_{part}"
+                for size in _sizes(result["medians"])
                 for part in ("p50", "p99")
-                if (name := f"ms_of_{size}_tokens_{part}") in result["medians"]["ours"]
             },
             "peak MiB" if given.device == "cpu" else "peak MiB of the GPU": "peak_mib",
         },
-        [*remarks, *remarks_of(result, "all texts once", in_full=given.profile)],
+        [*remarks, *steps.remarks_of(result, "all texts once", in_full=given.profile)],
         as_json=given.json,
-        other=given.against or SIDES[1],
+        other=given.against or script.SIDES[1],
+    )
+
+
+def _sizes(medians: Mapping[str, Mapping[str, float]]) -> list[int]:
+    """Of LONE_TEXTS those that were timed."""
+    known = next(iter(medians.values()))
+    return [size for size in LONE_TEXTS if f"ms_of_{size}_tokens_p50" in known]
+
+
+# --- a table of engines
+
+_LONG_TEXTS: Final = 300
+_LONG_CHARACTERS: Final = 700
+_COLUMNS: Final = {
+    "SST-2": "sst2_in_order", "sorted": "sst2_by_length",
+    "Wikipedia": "wikipedia_in_order", "sorted ": "wikipedia_by_length",
+}  # fmt: skip
+_RATE_WIDTH: Final = 1024
+_RATE_BYTES: Final = 2**28
+
+
+def bench_engines(
+    model: str,
+    sides: Sequence[str],
+    *,
+    rounds: int,
+    train: int,
+    num_texts: int | None,
+    threads: Any,
+) -> dict[str, Any]:
+    """What ``bench_sides`` finds of SST-2 and Wikipedia, each side's "score", and machine_rates.
+
+    A score is the share of dev's labels that are right, of a model that is trained.
+    """
+    data, length = datasets.sst2_or_tickets(), max_seq_length_for(model)
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder) / "model"
+        dev = datasets.examples_of(data, "dev")[:num_texts]
+        if train:
+            trained = work_of(data, model, num_examples=train, max_seq_length=length).trained()
+            trained.save(directory)
+        else:
+            save_classifier(model, directory, length)
+        lines = [line for line in datasets.wikipedia_lines()[1] if len(line) > _LONG_CHARACTERS]
+        long = [TextExample(line, None, None, row) for row, line in enumerate(lines, 1)]
+        groups = {"sst2": dev, "wikipedia": long[:_LONG_TEXTS][:num_texts]}
+        result = bench_sides(
+            directory, groups, sides, rounds=rounds, threads=threads, max_seq_length=length
+        )
+        rates = machine_rates()
+    found = result.pop("found")
+    if train:
+        labels = np.array([trained.task.names.index(str(one.label)) for one in dev])
+        for side, values in result["medians"].items():
+            right = np.array(found[side]["logits"]).argmax(1) == labels
+            values["score"] = float(right.mean())
+    return {"data": data, "trained_on": train, "rates": rates, **result}
+
+
+def machine_rates() -> dict[str, float]:
+    """The best of eight tries, with PyTorch's number of threads.
+
+    "gflops" of float32 and "int8_gops" (0 without int8) count a multiplication and an addition as
+    two; "copied_gb_per_second" counts what a copy reads and what it writes.
+    """
+    rows, width = 8 * MOST_ROWS, _RATE_WIDTH
+    hidden, weight, bias = torch.randn(rows, width), torch.randn(width, width), torch.zeros(width)
+    source = torch.ones(_RATE_BYTES, dtype=torch.uint8)
+    target = torch.empty_like(source)
+
+    def rate(billions: float, work: Callable[..., object], *given: Any) -> float:
+        return billions / min(script.timed(partial(work, *given))[1] for _ in range(8))
+
+    operations = 2e-9 * rows * width**2
+    with torch.inference_mode():
+        int8 = rate(operations, Int8Linear(weight, bias), hidden) if largest_weight() else 0.0
+        return {
+            "gflops": rate(operations, product, hidden, weight, bias),
+            "int8_gops": int8,
+            "copied_gb_per_second": rate(2e-9 * _RATE_BYTES, target.copy_, source),
+        }
+
+
+def engines_table(medians: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """Markdown: a row a side."""
+    sizes = _sizes(medians)
+    heads = ["", *(name.strip() for name in _COLUMNS), *(f"{size} tokens" for size in sizes)]
+    rows = []
+    for side, values in medians.items():
+        row = [side.replace("ours", "tidybert")]
+        row += [script.figure(values[quantity]) for quantity in _COLUMNS.values()]
+        row += [
+            " / ".join(
+                script.figure(values[f"ms_of_{size}_tokens_{part}"]) for part in ("p50", "p99")
+            )
+            for size in sizes
+        ]
+        row += [script.figure(values[each]) for each in ("seconds_to_first_answer", "peak_mib")]
+        rows.append([*row, f"{100 * values['score']:.1f}" if "score" in values else ""])
+    return script.markdown([*heads, "first answer, s", "peak MiB", "score"], rows)
+
+
+def engines(parser: argparse.ArgumentParser) -> None:
+    """One table of engines: speed, time to the first answer, memory and score of one classifier.
+
+    The classifier is MODEL, trained on the first texts of SST-2 (--train 0: not trained, and not
+    scored).  Each side opens it in a process of its own, once a round, and answers SST-2's dev part
+    and 300 texts of 128 tokens of Wikipedia, in the file's order and sorted by length; then texts
+    of 16, 62 and 128 tokens one at a time.  A side that is not installed is left out, and a line
+    says so.  text-embeddings-inference is no Python package, so it has no row.  Without the data
+    folder (TIDYBERT_DATA, or ../shared/data) the texts are the bundled tickets.
+    """
+    script.add_flags(parser, "model rounds threads json")
+    every = list(_ENGINE_SIDES)
+    parser.add_argument("--sides", nargs="+", choices=every, default=every, metavar="SIDE")
+    parser.add_argument(
+        "--train", type=script.at_least(0), default=3200, help="texts (default 3200)"
+    )
+    parser.add_argument(
+        "--num-texts", type=script.at_least(1), help="of each data set; all by default"
+    )
+    given = parser.parse_args()
+    lacks = {side: script.missing(*packages_of(side.partition(INT8)[0])) for side in given.sides}
+    for side, package in lacks.items():
+        if package is not None:
+            script.note(f"{side} is left out: it needs {package} (pip install {package})")
+    sides = [side for side, package in lacks.items() if package is None]
+    if not sides:
+        raise UsageError(f"{param('sides')} names nothing that is installed")
+    result = bench_engines(
+        given.model,
+        sides,
+        rounds=given.rounds,
+        train=given.train,
+        num_texts=given.num_texts,
+        threads=given.threads,
+    )
+    rates = result["rates"]
+    if given.json:
+        print(json.dumps({"bench": "engines", "model": given.model, **result, **script.record()}))
+        return
+    print(f"texts a second of {given.model}; ms of one text, p50 / p99\n")
+    print("\n".join(engines_table(result["medians"])))
+    print(
+        f"\nthe machine: products at {rates['gflops']:,.0f} GFLOP/s in float32 and "
+        f"{rates['int8_gops']:,.0f} GOP/s in int8, a copy in memory at "
+        f"{rates['copied_gb_per_second']:.1f} GB/s\nmedians of {given.rounds} rounds; "
+        f"{result['threads']} threads; torch {torch.__version__}"
     )

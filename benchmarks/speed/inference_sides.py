@@ -1,4 +1,4 @@
-"""The sides of ``infer`` and ``engines``: from a model's directory to texts' logits.
+"""The sides of ``infer``: from a model's directory to texts' logits.
 
 transformers, ONNX Runtime and OpenVINO run batches of 32 texts that transformers' tokenizer pads to
 the longest.  The last two run transformers' model, exported to ONNX.  ``onnxruntime-fused`` runs it
@@ -9,7 +9,6 @@ sentence-transformers makes vectors of [CLS], which go through the classifier's 
 """
 
 import copy
-import importlib.util
 import json
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from benchmarks.harness import script
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
@@ -64,14 +64,10 @@ def open_side(
     return _open_engine(side, directory, max_seq_length, precision)
 
 
-def missing_package(side: str) -> str | None:
-    """The package that a side needs and that is not installed, if there is one."""
-    first = side.partition("-")[0]
-    needed = {"ours": (), SENTENCES: ("sentence_transformers",), "transformers": ("transformers",)}
-    for package in needed.get(side, ("transformers", "onnx", "onnxruntime", first)):
-        if importlib.util.find_spec(package) is None:
-            return package.replace("_", "-")
-    return None
+def packages_of(side: str) -> tuple[str, ...]:
+    """The packages that a side needs."""
+    known = {"ours": (), "transformers": ("transformers",), SENTENCES: (SENTENCES,)}
+    return known.get(side, ("transformers", "onnx", "onnxruntime", side.partition("-")[0]))
 
 
 def _open_ours(directory: Path, max_seq_length: int, device: str, precision: str) -> Run:
@@ -97,11 +93,7 @@ def _encoder_of(
     directory: Path, max_seq_length: int, tensors: str
 ) -> Callable[..., dict[str, Any]]:
     """transformers' tokenizer for a batch of examples."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+    tokenizer = script.quiet_transformers().AutoTokenizer.from_pretrained(directory)
 
     def encode(batch: Sequence[TextExample]) -> dict[str, Any]:
         pairs = [one.text_pair for one in batch]
@@ -157,10 +149,8 @@ def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run
 
 def _open_sentences(directory: Path, max_seq_length: int) -> Run:
     import sentence_transformers
-    import transformers
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    transformers = script.quiet_transformers()
     encoder = sentence_transformers.SentenceTransformer(
         str(_sentence_form(directory, max_seq_length)), device="cpu"
     )

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
+from benchmarks.harness import script
 from benchmarks.speed.http_load import HOST
 
 BATCHING: Final = "transformers-batching"
@@ -46,12 +47,10 @@ async def run_in_batches(pipe: Any, asked: Asked) -> None:
 
 def serve(side: str, directory: str, port: int) -> None:
     """Serve until a signal comes: ``POST /`` takes {"text": …} and answers as the pipeline does."""
-    import transformers
     import uvicorn
     from fastapi import FastAPI, Request
 
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    transformers = script.quiet_transformers()
     asked: Asked = asyncio.Queue()
 
     @asynccontextmanager

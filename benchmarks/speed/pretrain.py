@@ -8,25 +8,20 @@ from the data folder (TIDYBERT_DATA, or ../shared/data) or of the bundled ticket
 vocabulary of minilm.
 """
 
+import argparse
+import math
 import tempfile
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import torch
 
-from benchmarks.harness.datasets import wikipedia_lines
-from benchmarks.harness.rounds import at_least, check_device, sides_against
-from benchmarks.harness.step_clock import StepClock
-from benchmarks.speed.training import (
-    print_training,
-    settings_of,
-    time_steps,
-    training_parser,
-)
+from benchmarks.harness import datasets, script, steps
 from tidybert.configuration import BertConfig
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.token_shards import TokenCorpus
@@ -44,6 +39,8 @@ from tidybert.training.reports import TrainingCallbacks
 from tidybert.training.training_arguments import Precision
 
 _CORPUS_LINES: Final = 8000
+# Padded rows at once on a GPU, as many as ours: all logits of a whole step would not fit.
+_MICRO_BATCH_ROWS: Final = 32_768
 
 
 @dataclass(frozen=True)
@@ -111,7 +108,7 @@ def bench_corpus(data: str | None) -> Iterator[tuple[str, str]]:
     if data is not None:
         yield data, data
         return
-    source, lines = wikipedia_lines(_CORPUS_LINES)
+    source, lines = datasets.wikipedia_lines(_CORPUS_LINES)
     with tempfile.TemporaryDirectory() as folder:
         tokenizer = BertTokenizer.from_pretrained("minilm")
         yield source, str(corpus_of(lines, tokenizer, Path(folder), held_out=0.05))
@@ -129,26 +126,19 @@ def corpus_of(lines: list[str], tokenizer: BertTokenizer, folder: Path, *, held_
 def measure(side: str, given: dict[str, Any]) -> dict[str, Any]:
     """Train one side, in the process that was started for it.
 
-    Returns what training.py says, and {"losses", "share_of_padding", "instances_per_second" (tokens
-    of the instances that were made)}.
+    Returns what ``time_steps`` takes, and {"losses", "share_of_padding", "instances_per_second"
+    (tokens of the instances that were made)}.
     """
     work = PretrainWork(**given)
     instances = work.instances()
     stream = InstanceStream(instances, work.tokens_per_step, work.tokens_per_step)
-    position, batches = Position(), []
-    seconds = 0.0
+    position, batches, seconds = Position(), [], 0.0
     for _ in range(work.num_steps):
-        begin = time.perf_counter()
-        taken = stream.take(position)
-        seconds += time.perf_counter() - begin
+        taken, taking, _ = script.timed(partial(stream.take, position))
+        seconds += taking
         batches.append(instances.take(position, taken.num_sequences)[0])
         position = taken.position
-    if side == "ours":
-        result = _train_ours(work)
-    else:
-        from benchmarks.speed.transformers_training import run_pretraining
-
-        result = run_pretraining(work, instances, batches)
+    result = train_ours(work) if side == "ours" else train_theirs(work, instances, batches)
     counts = [int(instances.lengths(places).sum()) for places in batches]
     return {
         **result,
@@ -168,8 +158,9 @@ def peak_tokens_per_second(work: PretrainWork, corpus: TokenCorpus) -> float | N
     return peak and peak / flops_per_token(work.config(corpus), work.max_seq_length, share)
 
 
-def _train_ours(work: PretrainWork) -> dict[str, Any]:
-    clock = StepClock(torch.device(work.device), work.steps, work.profiled_steps)
+def train_ours(work: PretrainWork) -> dict[str, Any]:
+    """Train tidybert; returns what StepClock found and {"losses"}."""
+    clock = steps.StepClock(torch.device(work.device), work.steps, work.profiled_steps)
     losses: list[float] = []
 
     def step(done: Any) -> None:
@@ -186,7 +177,86 @@ def _train_ours(work: PretrainWork) -> dict[str, Any]:
             device=work.device,
         )
         run_pretraining(job, TrainingCallbacks(step=step))
-    return {"step_seconds": clock.step_seconds(), "profile": clock.profile(), "losses": losses}
+    return {**clock.found(), "losses": losses}
+
+
+def train_theirs(work: PretrainWork, instances: Any, batches: Sequence[Any]) -> dict[str, Any]:
+    """Train transformers' model on each step's instances; returns the same."""
+    # Only this side needs transformers.
+    from benchmarks.speed.transformers_training import train_in_order
+
+    transformers = script.quiet_transformers()
+    transformers.set_seed(work.seed)
+    corpus = instances.corpus
+    tokenizer = transformers.AutoTokenizer.from_pretrained(corpus.directory)
+    # On CUDA, sdpa is the memory-efficient kernel: PyTorch's flash attention takes no mask.
+    settings = {
+        **work.config(corpus).to_dict(),
+        "attn_implementation": work.attention,
+        "hidden_dropout_prob": work.dropout,
+        "attention_probs_dropout_prob": work.dropout,
+    }
+    model = transformers.BertForPreTraining(transformers.BertConfig(**settings))
+    dataset: list[dict[str, Any]] = []
+    numbers: list[list[int]] = []
+    for places in batches:
+        numbers.append(list(range(len(dataset), len(dataset) + len(places))))
+        dataset += pairs(corpus, places, tokenizer.cls_token_id, tokenizer.sep_token_id)
+    masker = transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
+
+    def collate(chosen: list[dict[str, Any]]) -> dict[str, Any]:
+        fields = ("input_ids", "token_type_ids")
+        padded = tokenizer.pad(
+            [{name: one[name] for name in fields} for one in chosen],
+            padding="max_length",
+            max_length=work.max_seq_length,
+        )
+        rows = [{name: padded[name][row] for name in padded} for row in range(len(chosen))]
+        masked: dict[str, Any] = masker(rows)
+        masked["next_sentence_label"] = torch.tensor([one["next_sentence_label"] for one in chosen])
+        return masked
+
+    losses: list[float] = []
+    trained = train_in_order(
+        model,
+        dataset,
+        numbers,
+        collate,
+        precision=work.precision,
+        device=torch.device(work.device),
+        losses=losses,
+        num_parts=parts_of_a_step(work, max(map(len, batches))),
+        num_profiled=work.profiled_steps,
+        learning_rate=work.learning_rate,
+        warmup_steps=min(work.warmup_steps, work.num_steps // 10),
+        seed=work.seed,
+        torch_compile=work.compile,
+        remove_unused_columns=False,
+    )
+    return {**trained, "losses": losses}
+
+
+def parts_of_a_step(work: PretrainWork, num_sequences: int) -> int:
+    """Parts of a step whose gradients add up: one on a CPU."""
+    if work.device == "cpu":
+        return 1
+    given = str(work.micro_batch)
+    rows = int(given) if given.isdecimal() else _MICRO_BATCH_ROWS
+    return math.ceil(num_sequences * work.max_seq_length / rows)
+
+
+def pairs(corpus: Any, places: Any, cls: int, sep: int) -> list[dict[str, Any]]:
+    """The instances at these places as transformers' data set holds them."""
+    firsts = corpus.tokens(places.begin_a, places.end_a)
+    seconds = corpus.tokens(places.begin_b, places.end_b)
+    return [
+        {
+            "input_ids": np.concatenate(([cls], first, [sep], second, [sep])).tolist(),
+            "token_type_ids": [0] * (len(first) + 2) + [1] * (len(second) + 1),
+            "next_sentence_label": int(label),
+        }
+        for first, second, label in zip(firsts, seconds, places.label, strict=True)
+    ]
 
 
 def remarks_on(found: Mapping[str, Mapping[str, Any]], length: int) -> Iterator[str]:
@@ -201,19 +271,19 @@ def remarks_on(found: Mapping[str, Mapping[str, Any]], length: int) -> Iterator[
     yield f"instances made: {one['instances_per_second']:,.0f} tokens/s"
 
 
-def main() -> None:
-    parser = training_parser(
-        __doc__, steps=20, least=4, what="the first 3 do not count", dropout=0.1
+def main(parser: argparse.ArgumentParser) -> None:
+    steps.add_training_flags(
+        parser, steps=20, least=4, what="the first 3 do not count", dropout=0.1
     )
     parser.add_argument("--size", default="mini", help="size of the model, with random weights")
     parser.add_argument("--data", help="corpus from build-corpus (default: a small one)")
-    parser.add_argument("--tokens-per-step", type=at_least(128), default=8192)
+    parser.add_argument("--tokens-per-step", type=script.at_least(128), default=8192)
     parser.add_argument("--micro-batch", help="tokens at once, or auto")
-    parser.add_argument("--max-seq-length", type=at_least(16), default=128)
+    parser.add_argument("--max-seq-length", type=script.at_least(16), default=128)
     parser.add_argument("--compile", action="store_true", help="torch.compile on both sides")
     given = parser.parse_args()
-    check_device(given)
-    sides = sides_against(given.against, given.device)
+    script.check_device(given)
+    sides = script.sides_against(given.against, given.device)
     with bench_corpus(given.data) as (source, directory):
         work = PretrainWork(
             given.size,
@@ -224,17 +294,17 @@ def main() -> None:
             given.dropout,
             compile=given.compile,
             micro_batch=given.micro_batch,
-            **settings_of(given),
+            **steps.settings_of(given),
         )
         # What is wrong is reported here, before a process would fail with a traceback.
         config = work.config(TokenCorpus(directory))
         check_lengths(work.arguments(), work.max_seq_length, config.max_position_embeddings)
-        result = time_steps(measure, work, "tokens", sides=sides, rounds=given.rounds)
-    print_training(
+        result = steps.time_steps(measure, work, "tokens", sides=sides, rounds=given.rounds)
+    steps.print_training(
         f"Pre-training: {given.size}, {given.steps} steps of {given.tokens_per_step:,} tokens of "
         f"{source}",
         {"bench": "pretrain", "model": given.size, "data": source, **result},
-        ("useful tokens/s", "tokens_per_second"),
+        "useful tokens",
         list(remarks_on(result["found"], given.max_seq_length)),
         given,
     )

@@ -8,7 +8,7 @@ of MODEL.  Without the data folder (TIDYBERT_DATA, or ../shared/data) the texts 
 tickets.  It needs Linux, which tells the time and memory of other processes.
 """
 
-import json
+import argparse
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,17 +16,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from benchmarks.harness.datasets import mixed_texts
-from benchmarks.harness.rounds import (
-    at_least,
-    print_speed,
-    speed_parser,
-    summarize,
-    take_rounds,
+from benchmarks.harness import datasets, processes, script
+from benchmarks.speed.http_load import OK, Load
+from benchmarks.speed.infer import max_seq_length_for, save_classifier
+from benchmarks.speed.servers import (
+    INFINITY,
+    OTHERS,
+    Side,
+    asked,
+    cut_text,
+    other_side,
+    our_side,
+    running,
+    write_bodies,
 )
-from benchmarks.speed.http_load import OK, Load, sent
-from benchmarks.speed.infer import add_texts, max_seq_length_for, save_classifier
-from benchmarks.speed.serving_sides import INFINITY, OTHERS, Side, other_side, our_side, running
 from tidybert.catalog import find_model
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.files.rows import count_of
@@ -65,19 +68,15 @@ def bench_serving(
     ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of
     texts_per_second_N, p50_ms_N, p95_ms_N, p99_ms_N and cpu_ms_per_text_N with N clients,
     seconds_to_first_answer (from the start of the process) and peak_mib.  The processor time is
-    the server's only.  Texts are cut at a word to ``max_seq_length`` tokens before they are sent;
-    ``num_cut`` counts them.
-
-    Args:
-        against: a side of OTHERS; None times only tidybert.
-        infinity: the command of the package infinity-emb.
-        requests: with each number of clients, or 8 a client where that is more.
-        threads: OMP_NUM_THREADS of the servers; None leaves their choice.
+    the server's only.  Texts are cut at a word to ``max_seq_length`` tokens before they are sent.
+    ``against`` is a side of OTHERS, ``infinity`` the command of the package infinity-emb.  Each
+    number of clients sends ``requests``, or 8 a client where that is more.
 
     Raises TidyBertError where a server fails or refuses a request, or where the sides' answers
     differ by more than ANSWERS_TOLERANCE, because they have not done the same work.
     """
-    cut = cut_texts(model, texts, max_seq_length)
+    tokenizer = BertTokenizer.from_pretrained(model)
+    cut = [cut_text(text, tokenizer, max_seq_length) for text in texts]
     answers: dict[str, list[list[float]]] = {}
     shares = []
     with tempfile.TemporaryDirectory() as folder:
@@ -98,7 +97,7 @@ def bench_serving(
             rates = (values[f"texts_per_second_{number}"] for number in clients)
             return values, f"{', '.join(f'{rate:,.0f}' for rate in rates)} texts/s"
 
-        samples = take_rounds(list(sides), rounds, measure)
+        samples = script.take_rounds(list(sides), rounds, measure)
     return {
         "rounds": rounds,
         "num_texts": len(texts),
@@ -109,68 +108,31 @@ def bench_serving(
         "threads": threads,
         "largest_difference_of_answers": _difference(list(answers.values())),
         "generators_share_of_a_core": max(shares),
-        **summarize(samples),
+        **script.summarize(samples),
     }
 
 
-def write_bodies(side: Side, texts: Sequence[str], path: Path) -> str:
-    """Write a side's request for each text, a line each; returns the path."""
-    path.write_text("".join(f"{json.dumps(side.body(text))}\n" for text in texts))
-    return str(path)
-
-
-def cut_texts(model: str, texts: Sequence[str], max_seq_length: int) -> list[str]:
-    """The texts, each cut at a word to at most ``max_seq_length`` tokens of MODEL."""
-    tokenizer = BertTokenizer.from_pretrained(model)
-    return [cut_text(text, tokenizer, max_seq_length) for text in texts]
-
-
-def cut_text(text: str, tokenizer: BertTokenizer, max_seq_length: int) -> str:
-    """The text's first words that fit."""
-    encoding = tokenizer.encode(text, max_seq_length=max_seq_length)
-    if not encoding.truncated:
-        return text
-    # The last token kept may be the beginning of a word, which alone may be other tokens.
-    end = encoding.offset_mapping[-2][1]
-    return text[:end] if text[end : end + 1].isspace() else text[:end].rpartition(" ")[0]
-
-
 def _measure(
-    side: Side,
-    bodies: str,
-    text: str,
-    requests: int,
-    clients: Sequence[int],
-    threads: int | None,
+    side: Side, bodies: str, text: str, requests: int, clients: Sequence[int], threads: int | None
 ) -> tuple[dict[str, float], list[list[float]], float]:
     """One side's values by quantity, its first answers as numbers, and the generator's share."""
     values: dict[str, float] = {}
     shares = []
     with running(side, text, threads) as server:
         values["seconds_to_first_answer"] = server.seconds_to_first_answer
-        warm_up = _ask(side, Load(server.port, side.path, bodies, _WARM_UP, 4, kept=_WARM_UP))
+        warm_up = asked(side, Load(server.port, side.path, bodies, _WARM_UP, 4, kept=_WARM_UP))
         answers = [side.read(found) for found in warm_up["answers"]]
         for number in clients:
             count = max(requests, _REQUESTS_A_CLIENT * number)
             begin = server.cpu_seconds()
-            found = _ask(side, Load(server.port, side.path, bodies, count, number))
+            found = asked(side, Load(server.port, side.path, bodies, count, number))
             values[f"cpu_ms_per_text_{number}"] = 1e3 * (server.cpu_seconds() - begin) / count
             values[f"texts_per_second_{number}"] = found["requests_per_second"]
             for name in ("p50_ms", "p95_ms", "p99_ms"):
                 values[f"{name}_{number}"] = found["times"][str(OK)][name]
             shares.append(found["share_of_a_core"])
-        values["peak_mib"] = server.peak_mib()
+        values["peak_mib"] = processes.memory_mib(server.process)
     return values, answers, max(shares)
-
-
-def _ask(side: Side, load: Load) -> dict[str, Any]:
-    found = sent(load, f"load on {side.name}")
-    if set(found["statuses"]) != {str(OK)}:
-        raise TidyBertError(
-            f"the {side.name} side with {load.clients} clients answered with the statuses "
-            f"{found['statuses']} (0: it closed the connection): expected only {OK}"
-        )
-    return found
 
 
 def _difference(answers: Sequence[Sequence[Sequence[float]]]) -> float | None:
@@ -187,13 +149,12 @@ def _difference(answers: Sequence[Sequence[Sequence[float]]]) -> float | None:
     return difference
 
 
-def main() -> None:
-    parser = speed_parser(__doc__, others=OTHERS)
-    add_texts(parser)
-    parser.add_argument("--threads", type=at_least(1), help="OMP_NUM_THREADS of the servers")
+def main(parser: argparse.ArgumentParser) -> None:
+    script.add_against(parser, OTHERS)
+    script.add_flags(parser, "model rounds json threads texts max-seq-length")
     parser.add_argument(
         "--requests",
-        type=at_least(1),
+        type=script.at_least(1),
         default=400,
         help="by number of clients; 8 a client at least",
     )
@@ -202,7 +163,7 @@ def main() -> None:
     if not Path("/proc/self/stat").exists():
         raise UsageError("serve reads /proc, which this system does not have")
     if given.texts is None:
-        source, texts = mixed_texts()
+        source, texts = datasets.mixed_texts()
     else:
         source = given.texts
         texts = [one.text for one in read_examples(source, need_label=False)]
@@ -229,7 +190,7 @@ def main() -> None:
     if given.against:
         difference = result["largest_difference_of_answers"]
         remarks.append(f"largest difference of answers: {difference:.1e}")
-    print_speed(
+    script.print_speed(
         f"Serving: {source}, {given.model}, float32, a text a request",
         {"bench": "serve", "model": given.model, "data": source, **result},
         {**rows, "seconds to the first answer": "seconds_to_first_answer", "peak MiB": "peak_mib"},

@@ -6,15 +6,14 @@ transformers' tokenizer runs on, by its fastest way.  Without the data folder (T
 ../shared/data) the text is the bundled tickets.
 """
 
+import argparse
 import copy
 import os
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from benchmarks.harness.datasets import wikipedia_lines
-from benchmarks.harness.rounds import in_turn, print_speed, speed_parser, summarize
+from benchmarks.harness import datasets, script
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import UNK_TOKEN
 
@@ -34,35 +33,27 @@ def bench_tokenization(
     """
     tokenizer = BertTokenizer.from_pretrained(model)
     reference: Any = _reference(tokenizer) if against else None
-    sides = ("ours", *([against] if against else []))
     start = len(lines) - max(1, len(lines) // _TIMED_SHARE)
     earlier, lines = lines[:start], lines[start:]
     megabytes = sum(len(line.encode()) for line in lines) / 1e6
     ids: dict[str, Any] = {}
-    samples: dict[str, dict[str, list[float]]] = {
-        side: {state: [] for state in STATES} for side in sides
-    }
 
-    def rate(call: Callable[[], Any], side: str) -> float:
-        begin = time.perf_counter()
-        ids[side] = call()
-        return megabytes / (time.perf_counter() - begin)
+    def rate(side: str, encode: Callable[..., Any]) -> float:
+        ids[side], seconds, _ = script.timed(partial(encode, lines, add_special_tokens=False))
+        return megabytes / seconds
 
-    for number in range(rounds):
-        for side in in_turn(sides, number):
-            if side == "ours":
-                # A copy has an empty cache.
-                encode = partial(copy.copy(tokenizer).encode_batch, lines, add_special_tokens=False)
-                cold, warm = rate(encode, side), rate(encode, side)
-                running = copy.copy(tokenizer)
-                running.encode_batch(earlier, add_special_tokens=False)
-                encode = partial(running.encode_batch, lines, add_special_tokens=False)
-                found = [cold, rate(encode, side), warm]
-            else:
-                encode = partial(reference.encode_batch_fast, lines, add_special_tokens=False)
-                found = [rate(encode, side)] * len(STATES)
-            for state, value in zip(STATES, found, strict=True):
-                samples[side][state].append(value)
+    def measure(side: str) -> tuple[dict[str, float], str]:
+        if side != "ours":
+            rates = dict.fromkeys(STATES, rate(side, reference.encode_batch_fast))
+        else:
+            # A copy has an empty cache.
+            cold, running = copy.copy(tokenizer), copy.copy(tokenizer)
+            rates = {state: rate(side, cold.encode_batch) for state in ("cold", "warm")}
+            running.encode_batch(earlier, add_special_tokens=False)
+            rates["running"] = rate(side, running.encode_batch)
+        return rates, f"{rates['running']:.1f} MB/s"
+
+    samples = script.take_rounds(("ours", *([against] if against else [])), rounds, measure)
     pairs = zip(ids["ours"], ids[against], strict=True) if against else ()
     return {
         "rounds": rounds,
@@ -71,7 +62,7 @@ def bench_tokenization(
         "lines_seen_before": len(earlier),
         "megabytes": megabytes,
         "lines_differing": sum(mine.tolist() != other.ids for mine, other in pairs),
-        **summarize(samples),
+        **script.summarize(samples),
     }
 
 
@@ -84,9 +75,8 @@ def _reference(tokenizer: BertTokenizer) -> Any:
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
     ids = {token: index for index, token in enumerate(tokenizer.vocabulary.tokens)}
-    reference = Tokenizer(
-        models.WordPiece(vocab=ids, unk_token=UNK_TOKEN, max_input_chars_per_word=100)
-    )
+    pieces = models.WordPiece(vocab=ids, unk_token=UNK_TOKEN, max_input_chars_per_word=100)
+    reference = Tokenizer(pieces)
     reference.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=tokenizer.tokenize_chinese_chars,
@@ -97,13 +87,13 @@ def _reference(tokenizer: BertTokenizer) -> Any:
     return reference
 
 
-def main() -> None:
-    parser = speed_parser(__doc__, rounds=5)
-    parser.add_argument("--model", default="minilm", help="whose vocabulary is used")
+def main(parser: argparse.ArgumentParser) -> None:
+    script.add_against(parser)
+    script.add_flags(parser, "model rounds json", rounds=5)
     given = parser.parse_args()
-    source, lines = wikipedia_lines()
+    source, lines = datasets.wikipedia_lines()
     result = bench_tokenization(given.model, lines, rounds=given.rounds, against=given.against)
-    print_speed(
+    script.print_speed(
         f"Tokenising {result['lines']:,} lines, {result['megabytes']:.1f} MB: {source}, 1 thread",
         {"bench": "tokenize", "model": given.model, "data": source, **result},
         {f"MB/s, {state}": state for state in STATES},

@@ -1,27 +1,35 @@
-"""transformers' side of a training: its Trainer on our batches, and its pre-training.
+"""transformers' side of a training: its Trainer on our batches, and its fine-tuning of each task.
 
-The optimizer has the settings of our side.
+The optimizer has the settings of our side.  Models, tokenizer, encodings and padding collators
+follow transformers' examples run_glue.py, run_swag.py, run_ner.py and run_qa.py.  Our decoders read
+its logits, so that both sides are scored alike.
 """
 
 import math
 import tempfile
-import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
 
 import numpy as np
 import torch
 import transformers
 
-from benchmarks.harness.step_clock import StepClock
+from benchmarks.harness import script, steps
+from benchmarks.speed.finetune_work import FinetuneWork
 from benchmarks.speed.inference_sides import LOADER_WORKERS
+from tidybert.catalog import find_model
+from tidybert.data.features import Features
+from tidybert.data.long_texts import DEFAULT_DOC_STRIDE
+from tidybert.metrics.entity_scores import TagCounts
+from tidybert.tasks.questions.question_files import QuestionExample
+from tidybert.tokenization import BertTokenizer
 from tidybert.training.precision import is_mixed
 
-if TYPE_CHECKING:
-    from benchmarks.speed.pretrain import PretrainWork
+_SCORED_AT_ONCE: Final = 32
+_IGNORED: Final = -100
 
-# Padded rows at once on a GPU, as many as ours: all logits of a whole step would not fit.
-_MICRO_BATCH_ROWS: Final = 32_768
+Items = list[dict[str, Any]]
+"""What a data set has for examples, or windows of them."""
 
 
 def train_in_order(
@@ -37,21 +45,16 @@ def train_in_order(
     num_profiled: int = 0,
     **settings: Any,
 ) -> dict[str, Any]:
-    """Train transformers' model in place, one step for each batch.
+    """Train transformers' model in place, one step for each batch of places in the data set.
 
-    On a GPU, processes make the batches, which go over from pinned memory.
+    On a GPU, processes make the batches, which go over from pinned memory.  ``losses`` takes the
+    loss of each step.  The gradients of ``num_parts`` parts of a batch add up to a step.  The last
+    ``num_profiled`` steps run under the profiler and are not timed.  ``settings`` are other
+    arguments of transformers.TrainingArguments.
 
-    Args:
-        dataset: items that ``collate`` makes a batch of.
-        batches: the places of each batch's items, in the order of the steps.
-        losses: takes the loss of each step.
-        num_parts: parts of a batch whose gradients add up to a step.
-        num_profiled: the last steps, which run under the profiler and are not timed.
-        settings: other arguments of transformers.TrainingArguments.
-
-    Returns {"seconds", "step_seconds" (one fewer than timed steps), "profile"}.
+    Returns {"seconds"} and what StepClock found.
     """
-    clock = StepClock(device, len(batches) - num_profiled, num_profiled)
+    clock = steps.StepClock(device, len(batches) - num_profiled, num_profiled)
     on_gpu = device.type == "cuda"
     parts = [part.tolist() for batch in batches for part in np.array_split(batch, num_parts)]
     part_losses: list[torch.Tensor] = []
@@ -100,87 +103,222 @@ def train_in_order(
         )
         # It would take forward's **kwargs for a loss that is already divided by the parts.
         trainer.model_accepts_loss_kwargs = False
-        begin = time.perf_counter()
-        trainer.train()
-        seconds = time.perf_counter() - begin
+        _, seconds, _ = script.timed(trainer.train)
         if losses is not None:
             losses += torch.stack(part_losses).view(-1, num_parts).sum(1).tolist()
         # The model would otherwise score in the precision of its training, unlike ours.
         trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-    return {"seconds": seconds, "step_seconds": clock.step_seconds(), "profile": clock.profile()}
+    return {"seconds": seconds, **clock.found()}
 
 
-def run_pretraining(work: "PretrainWork", instances: Any, batches: Sequence[Any]) -> dict[str, Any]:
-    """Train on each step's instances; returns {"seconds", "step_seconds", "profile", "losses"}."""
-    transformers.utils.logging.set_verbosity_error()
-    transformers.set_seed(work.seed)
-    corpus = instances.corpus
-    tokenizer = transformers.AutoTokenizer.from_pretrained(corpus.directory)
-    # On CUDA, sdpa is the memory-efficient kernel: PyTorch's flash attention takes no mask.
-    settings = {
-        **work.config(corpus).to_dict(),
-        "attn_implementation": work.attention,
-        "hidden_dropout_prob": work.dropout,
-        "attention_probs_dropout_prob": work.dropout,
-    }
-    model = transformers.BertForPreTraining(transformers.BertConfig(**settings))
-    dataset: list[dict[str, Any]] = []
-    numbers: list[list[int]] = []
-    for places in batches:
-        numbers.append(list(range(len(dataset), len(dataset) + len(places))))
-        dataset += _pairs(corpus, places, tokenizer.cls_token_id, tokenizer.sep_token_id)
-    masker = transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
+class TaskSide:
+    """A task as transformers does it: its model, the items of its data set, and our scores."""
 
-    def collate(chosen: list[dict[str, Any]]) -> dict[str, Any]:
-        fields = ("input_ids", "token_type_ids")
-        padded = tokenizer.pad(
-            [{name: one[name] for name in fields} for one in chosen],
-            padding="max_length",
-            max_length=work.max_seq_length,
+    def __init__(self, task: Any, work: FinetuneWork, kind: str, collator: Any, **given: Any):
+        directory, auto = find_model(work.model), getattr(transformers, f"AutoModelFor{kind}")
+        self.task, self.work = task, work
+        self.tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+        self.model = auto.from_pretrained(directory, attn_implementation=work.attention, **given)
+        self.collate = collator(self.tokenizer)
+
+    def encode(self, examples: Sequence[Any]) -> Items:
+        """Items of which ``collate`` makes a padded batch."""
+        raise NotImplementedError
+
+    def score(self, examples: Sequence[Any]) -> dict[str, Any]:
+        """Our metrics of the trained model; here of one row of logits an example."""
+        found = [each.logits.cpu().numpy() for _, _, each in self.outputs(self.encode(examples))]
+        outputs = np.concatenate(found)
+        nothing = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8)
+        features = [Features(*nothing, num_tokens=0, example=at) for at in range(len(examples))]
+        self.task.add_labels(features, examples)
+        rows = list(outputs if self.task.unit == "sequence" else outputs[:, None])
+        metrics: dict[str, Any] = self.task.answers(rows, features, examples).metrics()
+        return metrics
+
+    def outputs(self, items: Items) -> Iterator[Any]:
+        """By batch the items, the batch's labels or None, and the model's outputs."""
+        with torch.inference_mode():
+            for start in range(0, len(items), _SCORED_AT_ONCE):
+                chunk = items[start : start + _SCORED_AT_ONCE]
+                batch = self.collate(chunk)
+                labels = batch.pop("labels", None)
+                given = {name: tensor.to(self.model.device) for name, tensor in batch.items()}
+                yield chunk, labels, self.model(**given)
+
+    def encoded(self, *texts: Any, **given: Any) -> Any:
+        """What the tokenizer makes of texts, cut to the work's length."""
+        length = self.work.max_seq_length
+        return self.tokenizer(*texts, truncation=True, max_length=length, **given)
+
+
+class Texts(TaskSide):
+    def __init__(self, task: Any, work: FinetuneWork) -> None:
+        self.ids = {name: number for number, name in enumerate(task.label_names or ())}
+        given = {"num_labels": len(self.ids) or 1, "problem_type": task.problem_type}
+        collator = transformers.DataCollatorWithPadding
+        super().__init__(task, work, "SequenceClassification", collator, **given)
+
+    def encode(self, examples: Sequence[Any]) -> Items:
+        pairs = [one.text_pair for one in examples] if examples[0].text_pair is not None else None
+        encoded = self.encoded([one.text for one in examples], pairs)
+        labels = [self.ids[one.label] if self.ids else float(one.label) for one in examples]
+        return [
+            {**{key: encoded[key][number] for key in encoded}, "labels": label}
+            for number, label in enumerate(labels)
+        ]
+
+
+class Choices(TaskSide):
+    def __init__(self, task: Any, work: FinetuneWork) -> None:
+        super().__init__(task, work, "MultipleChoice", transformers.DataCollatorForMultipleChoice)
+
+    def encode(self, examples: Sequence[Any]) -> Items:
+        pairs = (([one.context] * len(one.choices), one.continued()) for one in examples)
+        return [
+            {**self.encoded(*pair), "labels": one.label}
+            for pair, one in zip(pairs, examples, strict=True)
+        ]
+
+
+class Tags(TaskSide):
+    def __init__(self, task: Any, work: FinetuneWork) -> None:
+        self.names = list(task.label_names)
+        given = {"num_labels": len(self.names), "id2label": dict(enumerate(self.names))}
+        collator = transformers.DataCollatorForTokenClassification
+        super().__init__(task, work, "TokenClassification", collator, **given)
+
+    def encode(self, examples: Sequence[Any]) -> Items:
+        encoded = self.encoded([list(one.words) for one in examples], is_split_into_words=True)
+        items = []
+        for number, one in enumerate(examples):
+            words = encoded.word_ids(number)
+            # Only a word's first token has its tag.
+            first = [
+                None if row and word == words[row - 1] else word for row, word in enumerate(words)
+            ]
+            tags = [_IGNORED if at is None else self.names.index(one.tags[at]) for at in first]
+            items.append({**{key: encoded[key][number] for key in encoded}, "labels": tags})
+        return items
+
+    def score(self, examples: Sequence[Any]) -> dict[str, Any]:
+        predicted: list[list[str]] = []
+        for _, labels, found in self.outputs(self.encode(examples)):
+            for best, known in zip(found.logits.argmax(2).cpu(), labels, strict=True):
+                predicted.append([self.names[label] for label in best[known != _IGNORED].tolist()])
+        # A word that was cut off, or gave no token, has no answer.
+        whole = [
+            [*tags, *["O"] * (len(one.words) - len(tags))]
+            for tags, one in zip(predicted, examples, strict=True)
+        ]
+        expected = [one.tags or () for one in examples]
+        return TagCounts.compare(expected, whole, of_entities=True).metrics()
+
+
+class Questions(TaskSide):
+    def __init__(self, task: Any, work: FinetuneWork) -> None:
+        super().__init__(task, work, "QuestionAnswering", transformers.DataCollatorWithPadding)
+
+    def encode(self, examples: Sequence[Any]) -> Items:
+        longest = self.task.max_query_length, self.work.max_seq_length
+        return windows(examples, self.tokenizer, *longest)
+
+    def score(self, examples: Sequence[Any]) -> dict[str, Any]:
+        # Our decoder takes our windows, which equal theirs.
+        ours = BertTokenizer.from_pretrained(find_model(self.work.model))
+        features = self.task.features(examples, ours, self.work.max_seq_length)
+        encoded = self.encode(examples)
+        assert [one["input_ids"] for one in encoded] == [one.input_ids.tolist() for one in features]
+        rows = []
+        for chunk, _, found in self.outputs(encoded):
+            logits = torch.stack((found.start_logits, found.end_logits), dim=2).cpu().numpy()
+            rows += [each[: len(one["input_ids"])] for each, one in zip(logits, chunk, strict=True)]
+        metrics: dict[str, Any] = self.task.answers(rows, features, examples).metrics()
+        return metrics
+
+
+def windows(
+    examples: Sequence[QuestionExample], tokenizer: Any, max_query_length: int, max_seq_length: int
+) -> Items:
+    """The model's windows, with the rows of the first right answer, or of [CLS] without one."""
+    made = []
+    for example in examples:
+        asked = example.question
+        question = tokenizer(asked, add_special_tokens=False, return_offsets_mapping=True)
+        length = len(question["input_ids"])
+        if length > max_query_length:
+            # A cut question becomes the text that its tokens cover.
+            asked = asked[: question["offset_mapping"][max_query_length - 1][1]]
+        room = max_seq_length - min(length, max_query_length) - 3
+        encoded = tokenizer(
+            asked,
+            example.context,
+            truncation="only_second",
+            max_length=max_seq_length,
+            # transformers' stride is the overlap of two windows.
+            stride=room - DEFAULT_DOC_STRIDE,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
         )
-        rows = [{name: padded[name][row] for name in padded} for row in range(len(chosen))]
-        masked: dict[str, Any] = masker(rows)
-        masked["next_sentence_label"] = torch.tensor([one["next_sentence_label"] for one in chosen])
-        return masked
+        for number, offsets in enumerate(encoded["offset_mapping"]):
+            start, end = rows_of_answer(example, offsets, encoded.sequence_ids(number))
+            fields = ("input_ids", "token_type_ids", "attention_mask")
+            window = {name: encoded[name][number] for name in fields}
+            made.append({**window, "start_positions": start, "end_positions": end})
+    return made
 
-    losses: list[float] = []
+
+def rows_of_answer(
+    example: QuestionExample, offsets: Sequence[tuple[int, int]], sequences: Sequence[int | None]
+) -> tuple[int, int]:
+    """The first and the last row of the answer, or 0 and 0 if the window cuts it."""
+    rows = [row for row, sequence in enumerate(sequences) if sequence == 1]
+    if not example.answers or not rows:
+        return 0, 0
+    text, begin = example.answers[0]
+    end = begin + len(text)
+    if offsets[rows[0]][0] > begin or offsets[rows[-1]][1] < end:
+        return 0, 0
+    covering = [row for row in rows if offsets[row][1] > begin and offsets[row][0] < end]
+    return covering[0], covering[-1]
+
+
+_SIDES: Final[dict[str, Callable[[Any, FinetuneWork], TaskSide]]] = {
+    "classify": Texts, "regress": Texts, "choose": Choices, "tag": Tags, "answer": Questions,
+}  # fmt: skip
+
+
+def run_finetuning(work: FinetuneWork) -> dict[str, Any]:
+    """Train and score with transformers' Trainer, on our batches in our order."""
+    script.quiet_transformers()
+    task, train, test = work.read()
+    transformers.set_seed(work.seed)
+    side = _SIDES[work.task](task, work)
+    if work.freeze_layers:
+        layers = side.model.bert.encoder.layer[: work.freeze_layers]
+        for part in (side.model.bert.embeddings, *layers):
+            part.requires_grad_(False)
+    if work.task == "answer":
+        # A step's examples are windows of questions.
+        train = side.encode(train)
+    batches = work.batches(len(train))
+    # Examples of no batch would only fill memory.
+    used = sorted({index for batch in batches for index in batch})
+    place_of = {index: place for place, index in enumerate(used)}
+    chosen = [train[index] for index in used]
     trained = train_in_order(
-        model,
-        dataset,
-        numbers,
-        collate,
+        side.model,
+        chosen if work.task == "answer" else side.encode(chosen),
+        [[place_of[index] for index in batch] for batch in batches],
+        side.collate,
         precision=work.precision,
         device=torch.device(work.device),
-        losses=losses,
-        num_parts=parts_of_a_step(work, max(map(len, batches))),
         num_profiled=work.profiled_steps,
+        per_device_train_batch_size=work.train_batch_size,
         learning_rate=work.learning_rate,
-        warmup_steps=min(work.warmup_steps, work.num_steps // 10),
+        warmup_steps=math.floor(len(batches) * 0.1),
         seed=work.seed,
-        torch_compile=work.compile,
-        remove_unused_columns=False,
     )
-    return {**trained, "losses": losses}
-
-
-def parts_of_a_step(work: "PretrainWork", num_sequences: int) -> int:
-    """Parts of a step whose gradients add up: one on a CPU."""
-    if work.device == "cpu":
-        return 1
-    given = str(work.micro_batch)
-    rows = int(given) if given.isdecimal() else _MICRO_BATCH_ROWS
-    return math.ceil(num_sequences * work.max_seq_length / rows)
-
-
-def _pairs(corpus: Any, places: Any, cls: int, sep: int) -> list[dict[str, Any]]:
-    """The instances at these places as transformers' data set holds them."""
-    firsts = corpus.tokens(places.begin_a, places.end_a)
-    seconds = corpus.tokens(places.begin_b, places.end_b)
-    return [
-        {
-            "input_ids": np.concatenate(([cls], first, [sep], second, [sep])).tolist(),
-            "token_type_ids": [0] * (len(first) + 2) + [1] * (len(second) + 1),
-            "next_sentence_label": int(label),
-        }
-        for first, second, label in zip(firsts, seconds, places.label, strict=True)
-    ]
+    side.model.eval()
+    metrics = side.score(test) if test else {}
+    return {"metrics": metrics, **trained, "step_counts": list(map(len, batches))}

@@ -1,51 +1,112 @@
-"""Train sentence vectors beside sentence-transformers: time, memory, and the score of both.
-
-    python -m benchmarks vectors stsb --rounds 3 --max-steps 60 --write benchmarks/NOTES.md
-    python -m benchmarks vectors squad --train-batch-size 128 --max-steps 4 --cached
-    python -m benchmarks vectors full --ours --train-batch-size 1024 --max-steps 1
-
-Both sides get the same data in batches of the same size, the same steps and the same learning
-rate; sentence-transformers' side is its trainer as its documentation shows it.  Each round has a
-seed of its own.  Seconds are those of the training alone, by the clock and of the processor.
-``full`` is 1,024 pairs of 128 tokens, to measure memory.
-"""
+"""Sentence vectors beside sentence-transformers: trained, and computed."""
 
 import argparse
+import json
 import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any, Final
 
-from benchmarks.harness.processes import run_apart
-from benchmarks.harness.rounds import in_turn, note, script_parser
-from benchmarks.harness.tables import markdown, show
-from benchmarks.speed.vector_data import DATA, METRICS, Rows, score
+import numpy as np
+import torch
+
+import tidybert
+from benchmarks.harness import datasets, processes, script
+from tidybert.catalog import find_model
+from tidybert.inference.embedding import Embedder
+from tidybert.tasks.labelled_examples import load_data
+from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
+from tidybert.tokenization import BertTokenizer
+from tidybert.training import loop
 
 SIDES: Final = ("ours", "sentence-transformers")
+_QUESTIONS: Final = 500
+"""Questions of SQuAD to measure on."""
+_ARTICLES: Final = 0.8
+"""Share of SQuAD's articles to train on."""
+_PAIRS: Final = 1024
+
+Rows = Sequence[tuple[Any, ...]]
+
+
+def stsb(part: str) -> Rows:
+    """Pairs of STS-B with scores from 0 to 1."""
+    (file,) = (datasets.data_folder() / "glue" / "STS-B").glob(f"*{part}*.csv")
+    rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
+    return [(row[5], row[6], float(row[4]) / 5) for row in rows]
+
+
+def squad(part: str) -> Rows:
+    """Questions and their paragraphs, of different articles in both parts."""
+    file = datasets.data_folder() / "squad" / "new_wiki_v1.0.json"
+    articles = json.loads(file.read_text(encoding="utf-8"))["data"]
+    cut = int(_ARTICLES * len(articles))
+    chosen = articles[:cut] if part == "train" else articles[cut:]
+    return [
+        (asked["question"], paragraph["context"])
+        for article in chosen
+        for paragraph in article["paragraphs"]
+        for asked in paragraph["qas"]
+    ]
+
+
+def banking77(part: str) -> Rows:
+    """Questions of BANKING77 with the numbers of their 77 intents."""
+    names = sorted({one.label for one in datasets.examples_of("BANKING77", "train")})
+    examples = datasets.examples_of("BANKING77", part)
+    return [(one.text, names.index(one.label)) for one in examples]
+
+
+def full(part: str) -> Rows:
+    """Pairs of random words, each text longer than 128 tokens; nothing to measure on."""
+    random = np.random.default_rng(0)
+    tokens = BertTokenizer.from_pretrained("minilm").vocabulary.tokens[2000:20_000]
+    words = [each for each in tokens if each.isalpha()]
+    texts = [" ".join(random.choice(words, 140)) for _ in range(2 * _PAIRS)]
+    return list(zip(texts[::2], texts[1::2], strict=True)) if part == "train" else []
+
+
+DATA: Final[Mapping[str, Callable[[str], Rows]]] = {
+    "stsb": stsb, "squad": squad, "banking77": banking77, "full": full,
+}  # fmt: skip
+METRICS: Final = {"stsb": "spearman", "squad": "ndcg_at_10", "banking77": "map"}
+
+
+def rows_of(data: str, part: str) -> Rows:
+    """The rows of a part in a random order: that of the files is by source."""
+    found = datasets.drawn(DATA[data](part), 10**9, 0)
+    return found[:_QUESTIONS] if (data, part) == ("squad", "dev") else found
+
+
+def score(model: str | Path, data: str, max_seq_length: int) -> float:
+    """The metric of the data's dev part that ``tidybert evaluate`` gives for a model's vectors."""
+    examples = load_data(list(rows_of(data, "dev")), "embed")
+    embedder, task = Embedder(model, max_seq_length=max_seq_length), SentenceVectors()
+    texts = list(dict.fromkeys(text for one in examples for text in one.texts))
+    vector_of = dict(zip(texts, embedder.embed(texts), strict=True))
+    outputs = [np.stack([vector_of[text] for text in one.texts]) for one in examples]
+    features = task.features(examples, embedder.tokenizer, max_seq_length)
+    return float(task.answers(outputs, features, examples).metrics()[METRICS[data]])
+
+
+# --- training
 
 
 def train(side: str, work: dict[str, Any]) -> dict[str, float]:
     """Train on one side, save into work["out"], and return the seconds of the training."""
-    import torch
-
     torch.set_num_threads(work["threads"])
-    rows = DATA[work["data"]]("train")[: work["train_batch_size"] * (work["max_steps"] or 10**9)]
+    rows = rows_of(work["data"], "train")[: work["train_batch_size"] * (work["max_steps"] or 10**9)]
     return (_ours if side == "ours" else _theirs)(rows, work)
 
 
 def _ours(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
-    import tidybert
-    from tidybert.training import loop
-
     clock: dict[str, float] = {}
     train_all = loop.TrainingLoop.train
 
     def timed(self: Any) -> Any:
-        begin = time.perf_counter(), time.process_time()
-        found = train_all(self)
-        clock.update(_since(begin))
+        found, clock["seconds"], clock["cpu_seconds"] = script.timed(partial(train_all, self))
         return found
 
     loop.TrainingLoop.train = timed  # type: ignore[method-assign]
@@ -72,8 +133,6 @@ def _theirs(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
         SentenceTransformerTrainingArguments,
     )
     from sentence_transformers.sentence_transformer import losses
-
-    from tidybert.catalog import find_model
 
     model = SentenceTransformer(str(find_model(work["model"])), device="cpu")
     model.max_seq_length = work["max_seq_length"]
@@ -103,78 +162,118 @@ def _theirs(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
     columns = zip(names, zip(*rows, strict=True), strict=False)
     data = Dataset.from_dict({name: list(column) for name, column in columns})
     trainer = SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=loss)
-    begin = time.perf_counter(), time.process_time()
-    trainer.train()
-    found = _since(begin)
+    _, seconds, cpu_seconds = script.timed(trainer.train)
     model.save_pretrained(work["out"])
-    return found
-
-
-def _since(begin: tuple[float, float]) -> dict[str, float]:
-    seconds, cpu_seconds = time.perf_counter() - begin[0], time.process_time() - begin[1]
     return {"seconds": seconds, "cpu_seconds": cpu_seconds}
 
 
-def rows_of(given: argparse.Namespace) -> Iterator[list[str]]:
+def trained_rows(given: argparse.Namespace) -> list[list[str]]:
     """A row for the model as it is, and one for each side."""
-    is_scored = given.data in METRICS
     metric = METRICS.get(given.data, "")
-    if is_scored:
-        before = score(given.model, given.data, given.max_seq_length)
-        yield ["before", metric, f"{before:.4f}", "", "", "", ""]
+    work = {name: each for name, each in vars(given).items() if name != "write"}
     found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES[: 2 - given.ours]}
+    rows = []
+    if metric:
+        before = score(given.model, given.data, given.max_seq_length)
+        rows.append(["before", metric, f"{before:.4f}", "", "", "", ""])
     with tempfile.TemporaryDirectory() as folder:
         for number in range(given.rounds):
-            for side in in_turn(tuple(found), number):
+            for side in script.in_turn(tuple(found), number):
                 out = str(Path(folder) / f"{side}-{number}")
-                work = {**vars(given), "out": out, "seed": given.seed + number}
-                each = run_apart(train, side, work, given.threads)
-                if is_scored:
+                work |= {"out": out, "seed": given.seed + number}
+                each = processes.run_apart(train, side, work, given.threads)
+                if metric:
                     each["score"] = score(out, given.data, given.max_seq_length)
-                note(f"{side}: {each}")
+                script.note(f"{side}: {each}")
                 found[side].append(each)
-    ours, theirs = [*found.values(), []][:2]
-    ratios = [
-        other["seconds"] / one["seconds"] for one, other in zip(ours, theirs, strict=bool(theirs))
-    ]
     for side, runs in found.items():
         middle = {name: median(each[name] for each in runs) for name in runs[0]}
-        scores = [each["score"] for each in runs] if is_scored else []
+        scores = [each["score"] for each in runs if metric]
         spread = f" ± {stdev(scores):.4f}" if len(scores) > 1 else ""
-        yield [
-            side,
-            metric,
-            f"{mean(scores):.4f}{spread}" if scores else "",
-            f"{middle['seconds']:.1f}",
-            f"{middle['cpu_seconds']:.1f}",
-            f"{median(ratios):.2f}" if side == "ours" and ratios else "",
-            f"{middle['peak_mib']:,.0f}",
-        ]
+        row = [side, metric, f"{mean(scores):.4f}{spread}" if scores else ""]
+        row += [f"{middle['seconds']:.1f}", f"{middle['cpu_seconds']:.1f}", ""]
+        if side == "ours" and not given.ours:
+            pairs = zip(*found.values(), strict=True)
+            row[-1] = f"{median(two['seconds'] / one['seconds'] for one, two in pairs):.2f}"
+        rows.append([*row, f"{middle['peak_mib']:,.0f}"])
+    return rows
 
 
-def main() -> None:
-    parser = script_parser(__doc__)
+def vectors(parser: argparse.ArgumentParser) -> None:
+    """Train sentence vectors beside sentence-transformers: time, memory, and the score of both.
+
+        python -m benchmarks vectors stsb --rounds 3 --max-steps 60 --write docs/results.md
+        python -m benchmarks vectors squad --train-batch-size 128 --max-steps 4 --cached
+        python -m benchmarks vectors full --ours --train-batch-size 1024 --max-steps 1
+
+    Both sides get the same data in batches of the same size, the same steps and the same learning
+    rate; sentence-transformers' side is its trainer as its documentation shows it.  Each round has
+    a seed of its own.  Seconds are those of the training alone, by the clock and of the processor.
+    ``full`` is 1,024 pairs of 128 tokens, to measure memory.
+    """
     parser.add_argument("data", choices=DATA)
-    parser.add_argument("--model", default="minilm")
+    script.add_flags(parser, "model max-steps max-seq-length rounds threads write",
+                     max_seq_length=128, rounds=1, threads=2)  # fmt: skip
     parser.add_argument("--train-batch-size", type=int, default=32)
     parser.add_argument("--tokens-per-batch", type=int, help="of our side; else its default")
-    parser.add_argument("--max-steps", type=int, help="else one epoch")
-    parser.add_argument("--max-seq-length", type=int, default=128)
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--precision", default="float32", help="of our side; float32 or bfloat16")
     parser.add_argument("--cached", action="store_true", help="their cached loss")
     parser.add_argument("--ours", action="store_true", help="train our side alone")
-    parser.add_argument("--rounds", type=int, default=1, help="seeds")
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--write", type=Path, help="a page with markers of this table")
     given = parser.parse_args()
-    page, given.write = given.write, None
     heads = ["side", "metric", "score", "s", "CPU s", "times as fast", "peak MiB"]
     table = f"vectors-{given.data}{'-cached' if given.cached else ''}"
     table += "" if given.precision == "float32" else f"-{given.precision}"
-    show(markdown(heads, list(rows_of(given))), page, table)
+    script.show(script.markdown(heads, trained_rows(given)), given.write, table)
 
 
-if __name__ == "__main__":
-    main()
+# --- embedding
+
+_BATCH: Final = 32
+_WAYS: Final = ("in file order", "all at once")
+
+
+def encode(parser: argparse.ArgumentParser) -> None:
+    """Embed sentences beside sentence-transformers' encode, and compare their vectors.
+
+        python -m benchmarks encode --texts 2000 --rounds 3
+
+    encode sorts the texts that it gets by length, and so does tidybert.  *All at once* hands over
+    all texts; *in file order* hands over 32 at a time, as a program does that reads a stream.  CPU
+    seconds on one thread hardly depend on what else the machine does.
+    """
+    script.add_flags(parser, "model rounds")
+    parser.add_argument("--texts", type=script.at_least(1), default=2000)
+    given = parser.parse_args()
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(1)
+    source, texts = datasets.mixed_texts()
+    texts = texts[: given.texts]
+    other = SentenceTransformer(str(find_model(given.model)), device="cpu")
+    sides: dict[str, Callable[[list[str]], Any]] = {
+        "tidybert": Embedder(given.model).embed,
+        "sentence-transformers": partial(other.encode, batch_size=_BATCH),
+    }
+    found: dict[str, Any] = {}
+
+    def measure(side: str) -> tuple[dict[str, float], str]:
+        rates = {}
+        for way, size in zip(_WAYS, (_BATCH, len(texts)), strict=True):
+            parts = [texts[at : at + size] for at in range(0, len(texts), size)]
+            made: list[Any]
+            made, _, seconds = script.timed(partial(list, map(sides[side], parts)))
+            found[side], rates[way] = np.concatenate(made), len(texts) / seconds
+        return rates, f"{rates} texts a CPU second"
+
+    result = script.summarize(script.take_rounds(tuple(sides), given.rounds, measure))
+    rows = []
+    for way in _WAYS:
+        figures = [f"{medians[way]:,.1f}" for medians in result["medians"].values()]
+        rows.append([way, *figures, f"{result['ratios'][way]:.2f}"])
+    heads = [f"texts a CPU second, {source}", *sides, "ratio"]
+    print("\n".join(script.markdown(heads, rows)))
+    ours, theirs = found.values()
+    print(f"\n{len(texts):,} texts, {ours.shape[1]} numbers; the largest difference of a number is "
+          f"{np.abs(ours - theirs).max():.1e}; {script.record()['machine']['cpu']}")  # fmt: skip

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from benchmarks.__main__ import main
-from benchmarks.speed import training
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
@@ -38,10 +37,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any
         calls.append((side, work))
         return {**function(side, work), "peak_mib": 7}
 
-    modules = ("training", "infer", "engines", "http_load")
-    for module in (*(f"speed.{each}" for each in modules), "scores.compare"):
-        monkeypatch.setattr(f"benchmarks.{module}.run_apart", run)
-    assert training.run_apart is run
+    monkeypatch.setattr("benchmarks.harness.processes.run_apart", run)
     return calls
 
 

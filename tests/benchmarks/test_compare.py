@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from benchmarks.harness.datasets import JOBS
-from benchmarks.harness.tables import Results
-from benchmarks.scores import compare, own_model
+from benchmarks.harness.script import Results
+from benchmarks.scores import compare
 from benchmarks.scores.compare import score_table
 from tidybert import load
 
@@ -124,7 +124,7 @@ def test_our_weights_beside_those_they_began_from(
 ) -> None:
     shown, out = page("own_model"), tmp_path / "out.jsonl"
     origin = shutil.copytree(pretrained_run, tmp_path / "origin")
-    monkeypatch.setattr(own_model, "ORIGIN", str(origin))
+    monkeypatch.setattr(compare, "ORIGIN", str(origin))
     flags = ["--model", pretrained_run, "--tasks", "SST-2", "--seeds", 2, "--max-steps", 1]
 
     for _ in range(2):

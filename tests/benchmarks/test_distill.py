@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from benchmarks.harness.tables import Results
+from benchmarks.harness.script import Results
 from benchmarks.scores.distill import ALONE, TAUGHT, TEACHER, table
 
 

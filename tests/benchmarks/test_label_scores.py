@@ -5,14 +5,14 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from benchmarks.harness.tables import Results
-from benchmarks.scores import label_errors, small_data, suggested_labels
-from benchmarks.speed.padding import rows
+from benchmarks.harness import datasets, processes
+from benchmarks.harness.script import Results
+from benchmarks.scores import labels, small_data
+from benchmarks.speed.finetune_work import padded_rows
 from tidybert.checking import label_check as out_of_fold
 from tidybert.files.text_examples import TextExample
 from tidybert.modeling.kernels.linear import largest_weight
@@ -94,14 +94,14 @@ def test_a_script_draws_of_each_class(
 
 
 @pytest.mark.parametrize(
-    ("module", "flags", "cells"),
+    ("name", "flags", "cells"),
     [
-        (label_errors, ["--size", "40"], 11),
-        (suggested_labels, ["--pool", 30, "--start", 10, "--step", 5, "--rounds", 1], 4),
+        ("label_errors", ["--size", "40"], 11),
+        ("suggested_labels", ["--pool", 30, "--start", 10, "--step", 5, "--rounds", 1], 4),
     ],
 )
 def test_a_script_measures_once_and_writes_its_table(
-    module: ModuleType,
+    name: str,
     flags: list[object],
     cells: int,
     run_script: Callable[..., int],
@@ -111,11 +111,12 @@ def test_a_script_measures_once_and_writes_its_table(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    name, out = module.__name__.rpartition(".")[2], tmp_path / "out.jsonl"
+    out = tmp_path / "out.jsonl"
+    labels.embedded.cache_clear()
     monkeypatch.setattr(out_of_fold, "FOLDS", 2)
-    monkeypatch.setattr(module, "DATA_SETS", ("toy",))
-    monkeypatch.setattr(label_errors, "MAX_SEQ_LENGTH", 32)
-    monkeypatch.setattr(label_errors, "examples_of", lambda _name, _part: toy_examples(40))
+    monkeypatch.setattr(labels, "DATA_SETS", ("toy",))
+    monkeypatch.setattr(labels, "MAX_SEQ_LENGTH", 32)
+    monkeypatch.setattr(datasets, "examples_of", lambda _name, _part: toy_examples(40))
     shown = page(name.replace("_", "-"))
     words = [name, "--model", tiny_model, "--seeds", "1", *flags, "--out", out, "--write", shown]
 
@@ -134,19 +135,19 @@ def test_a_script_measures_once_and_writes_its_table(
 def test_cleanlab_ranks_the_same_probabilities(
     toy_examples: Callable[..., list[Any]], tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    label_errors.embedded.cache_clear()
-    monkeypatch.setattr(label_errors, "examples_of", lambda _name, _part: toy_examples(40))
-    monkeypatch.setattr(label_errors, "MAX_SEQ_LENGTH", 32)
+    labels.embedded.cache_clear()
+    monkeypatch.setattr(datasets, "examples_of", lambda _name, _part: toy_examples(40))
+    monkeypatch.setattr(labels, "MAX_SEQ_LENGTH", 32)
     given: list[dict[str, Any]] = []
 
     def ranked(_python: str, _program: str, work: dict[str, Any]) -> dict[str, list[int]]:
         given.append(json.loads(json.dumps(work)))
         order = list(range(40))
-        return {**dict.fromkeys(label_errors.RANKINGS, order), "find_label_issues": order[:4]}
+        return {**dict.fromkeys(labels.RANKINGS, order), "find_label_issues": order[:4]}
 
-    monkeypatch.setattr(label_errors, "in_environment", ranked)
+    monkeypatch.setattr(processes, "in_environment", ranked)
     arguments = type("Given", (), {"size": 40, "model": str(tiny_model), "cleanlab": "python"})
-    found = label_errors.measured("toy", 0.1, 1, arguments)  # type: ignore[arg-type]
+    found = labels.flipped_found("toy", 0.1, 1, arguments)  # type: ignore[arg-type]
 
     (work,) = given
     assert [len(row) for row in work["p"]] == [2] * 40
@@ -166,7 +167,7 @@ def test_every_estimator_is_scored_on_small_data(
         ((label, _),) = Counter(label for _, label in work["train"]).most_common(1)
         return [label] * len(work["test"])
 
-    monkeypatch.setattr(small_data, "in_environment", most_frequent)
+    monkeypatch.setattr(processes, "in_environment", most_frequent)
     train, test = small_data.parts("tickets", 300, 1)
     # transformers opens only a BERT that says so.
     model = shutil.copytree(tiny_model, tmp_path / "model")
@@ -207,9 +208,9 @@ def test_padded_cells_are_counted_by_batch(
     texts = ["cat", "red cat", "red cat red cat red"]
     lines = ["sentence\tlabel", *(f"{text}\t{n % 2}" for n, text in enumerate(texts))]
     (toy_data / "glue/SST-2/train.tsv").write_text("\n".join(lines) + "\n")
-    monkeypatch.setattr("benchmarks.speed.padding.GROUPS", {"glue": ["SST-2"], "text": []})
+    monkeypatch.setattr("benchmarks.harness.datasets.GROUPS", {"glue": ["SST-2"], "text": []})
 
-    assert list(rows(str(tiny_model))) == [["SST-2", "3", "4.7", "1.50"]]
+    assert list(padded_rows(str(tiny_model))) == [["SST-2", "3", "4.7", "1.50"]]
 
 
 def test_int8_is_scored_beside_float32_by_one_model(

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.harness import machine_rates
-from benchmarks.harness.rounds import SIDES
-from benchmarks.speed import engines, infer
-from benchmarks.speed.inference_sides import SENTENCES, missing_package, open_side
+from benchmarks.harness import datasets, script
+from benchmarks.harness.script import SIDES
+from benchmarks.speed import infer
+from benchmarks.speed.inference_sides import SENTENCES, open_side, packages_of
 from benchmarks.speed.tokenize import STATES, bench_tokenization
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
@@ -25,6 +25,7 @@ QUANTITIES = {
     "texts_per_second_by_length",
     "ms_of_16_tokens_p50",
     "ms_of_16_tokens_p99",
+    "seconds_to_first_answer",
     "peak_mib",
 }
 RATES = ("gflops", "int8_gops", "copied_gb_per_second")
@@ -57,17 +58,17 @@ def test_both_sides_beside_each_other(
 ) -> None:
     path = tmp_path / "texts.txt"
     path.write_text("a red hen\nthe dog\n" * 20 + "a hen and " * 30)
-    flags = ["--model", tiny_run, "--texts", path, "--rounds", "2", "--threads", "1", "--json"]
+    flags = ["--model", tiny_run, "--texts", path, "--rounds", "1", "--threads", "1", "--json"]
 
     assert run_script("infer", *flags, "--against", "transformers") == 0
 
     result = json.loads(capsys.readouterr().out)
-    assert (result["num_texts"], result["num_truncated"], result["rounds"]) == (41, 1, 2)
+    assert (result["num_texts"], result["num_truncated"], result["rounds"]) == (41, 1, 1)
     assert (result["threads"], result["max_seq_length"]) == (1, 32)
     assert 0 <= result["largest_difference_of_logits"] <= 1e-4
     for side in SIDES:
         lengths = {name: len(values) for name, values in result["samples"][side].items()}
-        assert lengths == {**dict.fromkeys(QUANTITIES, 2), "peak_mib": 1}
+        assert lengths == dict.fromkeys(QUANTITIES, 1)
         assert all(value > 0 for value in result["medians"][side].values())
     assert set(result["ratios"]) == QUANTITIES
 
@@ -99,10 +100,10 @@ def test_a_side_without_int8_says_so(tmp_path: Path) -> None:
 def test_lone_texts_have_the_tokens_asked_for(tiny_run: Path, texts: list[TextExample]) -> None:
     tokenizer = Predictor(tiny_run).tokenizer
 
-    found = infer.texts_of(tokenizer, texts * 9, 100)
+    found = infer.lone_texts(tokenizer, texts * 9, 100)
 
     assert list(found) == [16, 62]
-    assert [len(tokenizer.encode(one.text)) for one in found.values()] == [16, 62]
+    assert [len(tokenizer.encode(text)) for text in found.values()] == [16, 62]
 
 
 @pytest.mark.usefixtures("in_process")
@@ -110,15 +111,14 @@ def test_one_side_alone_needs_no_transformers_and_leaves_no_trace(
     tiny_model: Path, texts: list[TextExample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    before, state = torch.get_num_threads(), torch.get_rng_state()
-    given = {"sides": ("ours",), "rounds": 1, "max_seq_length": 16, "threads": before + 1}
+    state = torch.get_rng_state()
 
-    result = infer.bench_inference(str(tiny_model), texts, **given)
+    result = infer.bench_inference(
+        str(tiny_model), texts, sides=("ours",), rounds=1, max_seq_length=16
+    )
 
     assert set(result["medians"]["ours"]) == QUANTITIES
     assert (result["ratios"], result["largest_difference_of_logits"]) == ({}, None)
-    assert result["threads"] == before + 1
-    assert torch.get_num_threads() == before
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -150,6 +150,7 @@ def test_logits_that_differ_are_an_error(
         infer.bench_inference(str(tiny_model), texts, rounds=1, max_seq_length=16)
 
 
+@pytest.mark.usefixtures("in_process")
 def test_sorted_texts_are_the_same_texts_the_longest_first(
     tiny_model: Path, texts: list[TextExample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,14 +160,15 @@ def test_sorted_texts_are_the_same_texts_the_longest_first(
         given.append(list(examples))
         return np.zeros((len(examples), 2), dtype=np.float32)
 
-    monkeypatch.setattr(infer, "run_apart", lambda *_given: {"peak_mib": 100})
     monkeypatch.setattr(infer, "open_side", lambda *_given: run)
     infer.bench_inference(str(tiny_model), texts, sides=("ours",), rounds=1, max_seq_length=16)
 
-    warm_up, in_order, by_length, *_alone = given
-    assert warm_up == in_order == texts
-    assert by_length[0] is texts[-1]
-    assert sorted(one.row or 0 for one in by_length) == [one.row for one in texts]
+    first, warm_up, in_order, by_length, *_alone = given
+    assert first == in_order[:1]
+    assert [one.text for one in texts] == [one.text for one in in_order]
+    assert warm_up == in_order
+    assert by_length[0] == in_order[-1]
+    assert sorted(one.row or 0 for one in by_length) == [one.row for one in in_order]
     lengths = [len(one.text.split()) for one in by_length]
     assert lengths == sorted(lengths, reverse=True)
 
@@ -179,7 +181,7 @@ FLOAT32_SIDES = ("transformers", "onnxruntime-fused", "openvino", "openvino-asyn
 def test_every_engine_gives_the_logits_of_one_model(
     side: str, tiny_run: Path, texts: list[TextExample], tmp_path: Path
 ) -> None:
-    package = missing_package(side)
+    package = script.missing(*packages_of(side))
     if package is not None:
         pytest.skip(f"{package} is not installed")
     infer.save_classifier(str(tiny_run), tmp_path / "model", 16)
@@ -194,11 +196,10 @@ def test_every_engine_gives_the_logits_of_one_model(
 def test_the_table_of_engines_has_a_row_a_side_and_names_what_is_missing(
     tiny_run: Path, toy_data: Path, run_script: Callable[..., int], monkeypatch: Any, capsys: Any
 ) -> None:
-    monkeypatch.setattr(
-        engines, "missing_package", lambda side: "openvino" if "openvino" in side else None
-    )
-    monkeypatch.setattr(engines, "wikipedia_lines", lambda: ("toys", ["the red cat " * 80] * 3))
-    monkeypatch.setattr(engines, "machine_rates", lambda: dict.fromkeys(RATES, 2.0))
+    lacking = {"openvino": "openvino"}
+    monkeypatch.setattr(script, "missing", lambda *names: next(map(lacking.get, names[-1:]), None))
+    monkeypatch.setattr(datasets, "wikipedia_lines", lambda: ("toys", ["the red cat " * 80] * 3))
+    monkeypatch.setattr(infer, "machine_rates", lambda: dict.fromkeys(RATES, 2.0))
     sides = ["--sides", "ours", "ours int8", "openvino int8"]
 
     status = run_script("engines", "--model", tiny_run, *sides, "--rounds", "1", "--train", "8")
@@ -209,16 +210,15 @@ def test_the_table_of_engines_has_a_row_a_side_and_names_what_is_missing(
     rows = [line for line in printed.out.splitlines() if line.startswith("| tidybert")]
     assert [row.split(" | ")[0] for row in rows] == ["| tidybert", "| tidybert int8"]
     assert "products at 2 GFLOP/s in float32 and 2 GOP/s in int8" in printed.out
-    monkeypatch.setattr(infer, "missing_package", lambda _side: "openvino")
-    with pytest.raises(UsageError, match="needs openvino, which is not installed"):
-        infer.sides_of("openvino-async")
+    assert run_script("infer", "--model", tiny_run, "--against", "openvino-async") == 2
+    assert "needs openvino, which is not installed" in capsys.readouterr().err
 
 
 def test_the_machines_rates_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_rates, "_WIDTH", 64)
-    monkeypatch.setattr(machine_rates, "_BYTES", 2**16)
+    monkeypatch.setattr(infer, "_RATE_WIDTH", 64)
+    monkeypatch.setattr(infer, "_RATE_BYTES", 2**16)
 
-    found = machine_rates.machine_rates()
+    found = infer.machine_rates()
 
     assert set(found) == set(RATES)
     assert found["gflops"] > 0

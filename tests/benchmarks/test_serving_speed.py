@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from benchmarks.speed import answer_times, http_load, serve, serving_soak
+from benchmarks.harness import datasets
+from benchmarks.speed import answer_times, http_load, serve, soak
 from benchmarks.speed.http_load import HOST, Load, run_load
 from benchmarks.speed.pipeline_handler import Asked, run_in_batches, run_singly
-from benchmarks.speed.serving_sides import Running, Side, other_side, our_side
+from benchmarks.speed.servers import Running, Side, cut_text, other_side, our_side
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.tokenization import BertTokenizer
 
@@ -109,15 +110,15 @@ def test_servers_that_do_other_work(
 def test_a_text_is_cut_at_a_word(tiny_model: Path) -> None:
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
 
-    assert serve.cut_text("the cat", tokenizer, 4) == "the cat"
-    assert serve.cut_text("the cat is near", tokenizer, 4) == "the cat"
+    assert cut_text("the cat", tokenizer, 4) == "the cat"
+    assert cut_text("the cat is near", tokenizer, 4) == "the cat"
     # The pieces of the last word do not all fit.
     letters = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##b"])
-    assert serve.cut_text("a bbb", letters, 5) == "a"
+    assert cut_text("a bbb", letters, 5) == "a"
 
 
 def test_what_is_sent_and_read() -> None:
-    ours, theirs = our_side("RUN", embeds=False), other_side("transformers", "RUN")
+    ours, theirs = our_side("RUN"), other_side("transformers", "RUN")
     assert ours.body("a") == {"inputs": "a"}
     answer: dict[str, Any] = {"label": "0", "score": 0.75}
     assert ours.read(answer) == theirs.read([answer]) == [0.25]
@@ -277,7 +278,7 @@ def test_it_ends_in_time(server: tuple[Server, int], tmp_path: Path) -> None:
 def part(statuses: dict[str, int], mib: float, ms: float = 10.0) -> dict[str, Any]:
     times = {status: {"p50_ms": ms / 2, "p99_ms": ms} for status in statuses}
     return {
-        "statuses": statuses, "times": times, "requests_per_second": 80.0, "resident_mib": mib
+        "statuses": statuses, "times": times, "requests_per_second": 80.0, "mib": mib
     }  # fmt: skip
 
 
@@ -288,8 +289,8 @@ def found(*parts: dict[str, Any], overload: dict[str, Any]) -> dict[str, Any]:
 def test_what_fails_in_a_soak() -> None:
     fine = part({"200": 50, "429": 100}, 210.0, 400.0)
     good = found(part({"200": 10}, 200.0), part({"200": 10}, 209.0), overload=fine)
-    assert serving_soak.failures(good) == []
-    table = serving_soak.table(good)
+    assert soak.soak_failures(good) == []
+    table = soak.soak_table(good)
     assert "| last tenth | 80 | 10 | 0 | 5 | 10 |  | 209 |" in table
     assert "| 3 times capacity | 80 | 50 | 100 | 200 | 400 | 400 | 210 |" in table
 
@@ -298,14 +299,14 @@ def test_what_fails_in_a_soak() -> None:
         part({"0": 1, "200": 9}, 211.0),
         overload=part({"200": 50, "429": 100}, 210.0, 4000.0),
     )
-    assert serving_soak.failures(bad) == [
-        "memory grew from 200 to 211 MiB",
+    assert soak.soak_failures(bad) == [
         "part 2 has the statuses {'0': 1, '200': 9}",
+        "memory grew from 200 to 211 MiB",
         "p99 of what was taken is 4,000 ms, more than 3,840 ms",
         "p99 of the refusals is 4,000 ms, more than 500",
     ]
     lost = found(part({"200": 10}, 200.0), overload=part({"0": 1, "200": 9}, 200.0))
-    assert serving_soak.failures(lost) == [
+    assert soak.soak_failures(lost) == [
         "the overload has the statuses {'0': 1, '200': 9}, not 200 and 429"
     ]
 
@@ -313,18 +314,18 @@ def test_what_fails_in_a_soak() -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 @pytest.mark.usefixtures("in_process")
 def test_a_short_soak(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert serving_soak.sent is http_load.sent
-    monkeypatch.setattr(serving_soak, "PARTS", 2)
-    monkeypatch.setattr(serving_soak, "CONNECTIONS", 20)
-    monkeypatch.setattr(serving_soak, "mixed_texts", lambda: ("texts", ["the cat", "a red hen"]))
+    assert soak.sent is http_load.sent
+    monkeypatch.setattr(soak, "PARTS", 2)
+    monkeypatch.setattr(soak, "CONNECTIONS", 20)
+    monkeypatch.setattr(datasets, "mixed_texts", lambda: ("texts", ["the cat", "a red hen"]))
 
-    result = serving_soak.soak(str(tiny_model), 20, 0.1, 40)
+    result = soak.soak(str(tiny_model), 20, 0.1, 40)
 
     assert [each["statuses"] for each in result["parts"]] == [{"200": 10}] * 2
     assert set(result["overload"]["statuses"]) <= {"200", "429"}
     assert result["capacity"] > 0
-    assert all(each["resident_mib"] > 10 for each in result["parts"])
-    assert len(serving_soak.table(result)) == 5
+    assert all(each["mib"] > 10 for each in result["parts"])
+    assert len(soak.soak_table(result)) == 5
 
 
 def test_answer_times_are_drawn_against_the_load(
@@ -336,7 +337,7 @@ def test_answer_times_are_drawn_against_the_load(
     capsys: Any,
 ) -> None:
     monkeypatch.setattr(answer_times, "sides_of", lambda *_given: {"tidybert, int8": sides["ours"]})
-    monkeypatch.setattr(answer_times, "mixed_texts", lambda: ("toys", ["the cat", "a red hen"]))
+    monkeypatch.setattr(datasets, "mixed_texts", lambda: ("toys", ["the cat", "a red hen"]))
     monkeypatch.setattr(answer_times, "SHARES", (0.1, 0.9))
     out = tmp_path / "times.svg"
 

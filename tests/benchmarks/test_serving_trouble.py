@@ -3,7 +3,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.speed import serving_trouble
+from benchmarks.harness import datasets
+from benchmarks.speed import soak
 
 
 def part(statuses: dict[str, int], mib: float) -> dict[str, Any]:
@@ -17,12 +18,12 @@ def part(statuses: dict[str, int], mib: float) -> dict[str, Any]:
 
 
 def test_what_fails() -> None:
-    good = {"parts": [part({"200": 10}, 200.0), part({"200": 10}, 219.0)]}
-    assert serving_trouble.failures(good) == []
-    assert "| last tenth | 80 | 5 | 10 | 4 | 219 |" in serving_trouble.table(good)
+    good = [part({"200": 10}, 200.0), part({"200": 10}, 219.0)]
+    assert soak.failures(good, soak.MAX_TROUBLED_GROWTH) == []
+    assert "| last tenth | 80 | 5 | 10 | 4 | 219 |" in soak.trouble_table(good)
 
-    bad = {"parts": [part({"0": 1, "200": 9}, 200.0), part({"200": 10}, 221.0)]}
-    assert serving_trouble.failures(bad) == [
+    bad = [part({"0": 1, "200": 9}, 200.0), part({"200": 10}, 221.0)]
+    assert soak.failures(bad, soak.MAX_TROUBLED_GROWTH) == [
         "part 1 has the statuses {'0': 1, '200': 9}",
         "memory grew from 200 to 221 MiB",
     ]
@@ -33,14 +34,14 @@ def test_what_fails() -> None:
 def test_each_request_is_answered_though_workers_die(
     tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving_trouble, "PARTS", 2)
-    monkeypatch.setattr(serving_trouble, "CLIENTS", 10)
-    monkeypatch.setattr(serving_trouble, "CAPACITY_REQUESTS", 100)
+    monkeypatch.setattr(soak, "PARTS", 2)
+    monkeypatch.setattr(soak, "CLIENTS", 10)
+    monkeypatch.setattr(soak, "CAPACITY_REQUESTS", 100)
     # The first kill comes after one tick, however fast the machine is.
-    monkeypatch.setattr(serving_trouble, "TICK_S", 0.05)
-    monkeypatch.setattr(serving_trouble, "mixed_texts", lambda: ("texts", ["the cat", "a hen"]))
+    monkeypatch.setattr(soak, "TICK_S", 0.05)
+    monkeypatch.setattr(datasets, "mixed_texts", lambda: ("texts", ["the cat", "a hen"]))
 
-    found = serving_trouble.measure(str(tiny_model), 600, 2, 1.0)
+    found = soak.troubled(str(tiny_model), 600, 2, 1.0)
 
     assert [each["statuses"] for each in found["parts"]] == [{"200": 300}] * 2
     assert found["trouble"]["workers killed"] >= 1

@@ -14,7 +14,7 @@ import sentence_transformers
 import torch
 
 from benchmarks import pack_model
-from benchmarks.scores import masked_tokens
+from benchmarks.scores import masked_words
 from benchmarks.small import prepare, teaching, train
 from benchmarks.small.sentences import Drawn, DrawnAhead, Sentences, drawn, masked_texts
 from benchmarks.small.teaching import Teacher, cosines, fewer_masks, with_masks
@@ -184,7 +184,7 @@ def test_held_out_tokens_are_masked_one_at_a_time(
     taught: Callable[..., int], folder: Path, tiny_model: Path, tmp_path: Path, run_script: Script,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    places, rows = masked_tokens.masked(np.arange(10, 30), 4, np.random.default_rng(0))
+    places, rows = masked_words.masked(np.arange(10, 30), 4, np.random.default_rng(0))
     assert len(places) == len(set(places)) == 3
     assert ((rows == 4).sum(1) == 1).all()
     assert rows[np.arange(3), places].tolist() == [4, 4, 4]

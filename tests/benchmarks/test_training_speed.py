@@ -11,9 +11,10 @@ import pytest
 import torch
 from transformers.models.bert.modeling_bert import BertEmbeddings
 
-from benchmarks.harness.rounds import SIDES
-from benchmarks.harness.step_clock import UNTIMED_STEPS
-from benchmarks.speed import finetune, pretrain, training, transformers_training
+from benchmarks.harness import processes, steps
+from benchmarks.harness.script import SIDES
+from benchmarks.harness.steps import UNTIMED_STEPS
+from benchmarks.speed import finetune, pretrain
 from benchmarks.speed.finetune_work import FinetuneWork, with_dropout, work_of
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
@@ -60,14 +61,14 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
             "profile": {"product_seconds": 0.75, "busy_seconds": 0.8, "launches": 9.0},
         }
 
-    monkeypatch.setattr(training, "run_apart", fake)
+    monkeypatch.setattr(processes, "run_apart", fake)
     return calls
 
 
 def test_both_sides_take_the_same_steps_in_processes_of_their_own(work: FinetuneWork) -> None:
     found = {}
     for side in SIDES:
-        result = training.time_steps(finetune.measure, work, "examples", sides=[side], rounds=1)
+        result = steps.time_steps(finetune.measure, work, "examples", sides=[side], rounds=1)
         found[side] = one = result["found"][side]
         assert one["step_counts"] == [8, 8, 4, 8, 8, 4, 8]
         assert len(one["step_seconds"]) == 6
@@ -99,7 +100,7 @@ def test_every_task_is_trained_and_scored_by_both_sides(
 def test_a_bench_sums_up_its_rounds(
     work: FinetuneWork, faked: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    result = finetune.bench_finetuning(work, steps=4, rounds=2)
+    result = finetune.bench_finetuning(work, num_steps=4, rounds=2)
 
     assert [side for side, _ in faked] == ["ours", "transformers", "transformers", "ours"]
     given = faked[0][1]
@@ -122,7 +123,7 @@ def test_a_gpu_warms_up_and_is_profiled_beside_its_timed_steps(
 ) -> None:
     given = replace(work, device="cuda", profiled_steps=3)
 
-    result = finetune.bench_finetuning(given, sides=["ours"], steps=4, rounds=1)
+    result = finetune.bench_finetuning(given, sides=["ours"], num_steps=4, rounds=1)
 
     # 4 steps to time, up to 20 to warm up, 3 under the profiler.
     assert faked[0][1]["max_steps"] == 27
@@ -135,7 +136,7 @@ def test_with_frozen_layers_the_second_epoch_is_timed(
     work: FinetuneWork, faked: list[tuple[str, dict[str, Any]]]
 ) -> None:
     given = replace(work, freeze_layers=1)
-    result = finetune.bench_finetuning(given, sides=["ours"], steps=5, rounds=1)
+    result = finetune.bench_finetuning(given, sides=["ours"], num_steps=5, rounds=1)
 
     assert (faked[0][1]["num_examples"], faked[0][1]["max_steps"]) == (40, 10)
     assert result["warm_up_steps"] == {"ours": 5}
@@ -226,17 +227,17 @@ def test_the_command_trains_both_sides_on_the_same_instances(
 
 def test_parts_of_transformers_steps_add_up(shards: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts of a GPU, on a CPU."""
-    parts_of = transformers_training.parts_of_a_step
+    parts_of = pretrain.parts_of_a_step
     work = pretrain.PretrainWork("tiny", shards, 3, 512, dropout=0.0, profiled_steps=1)
     on_gpu = replace(work, device="cuda", max_seq_length=64, micro_batch="128")
     assert parts_of(work, 8) == 1
     assert parts_of(on_gpu, 8) == 4
     assert parts_of(replace(on_gpu, micro_batch=None), 8) == 1
 
-    monkeypatch.setattr(transformers_training, "parts_of_a_step", lambda _work, _number: 2)
+    monkeypatch.setattr(pretrain, "parts_of_a_step", lambda _work, _number: 2)
     instances = work.instances()
     places = instances.take(Position(), 8)[0]
-    found = transformers_training.run_pretraining(work, instances, [places] * 4)
+    found = pretrain.train_theirs(work, instances, [places] * 4)
 
     assert len(found["losses"]) == 4
     vocab_size = instances.corpus.manifest.vocabulary["vocab_size"]

@@ -1,7 +1,7 @@
 """Learnt vocabularies beside those of the tokenizers library."""
 
 import random
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from benchmarks.scores import vocabulary
 
 
 def test_both_sides_are_measured_on_the_same_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], run_script: Callable[..., int]
 ) -> None:
     draw = random.Random(0)
     syllables = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
@@ -19,10 +19,9 @@ def test_both_sides_are_measured_on_the_same_words(
     text = tmp_path / "text.txt"
     text.write_text("\n\n".join(documents) + "\n")
     flags = ["--sizes", "1000", "--held-out", "0.1"]
-    monkeypatch.setattr(sys, "argv", ["vocabulary", str(text), *flags])
 
     found = list(vocabulary.measurements([str(text)], [1000], 0.1))
-    vocabulary.main()
+    run_script("vocabulary", text, *flags)
 
     (_, _, _, ours), (_, _, _, theirs) = found
     assert [one[:2] for one in found] == [(1000, "tidybert"), (1000, "tokenizers")]

@@ -69,9 +69,9 @@ def test_the_table_of_a_run(
 def test_the_score_is_the_correlation_of_the_ranks() -> None:
     angles = {"a": 0.0, "b": 0.1, "c": 1.0, "d": 2.0}
     vectors = {word: np.array([np.cos(each), np.sin(each)]) for word, each in angles.items()}
-    pairs = [word_pairs.Pair("a", word, score) for word, score in (("b", 9), ("c", 3), ("d", 2))]
+    pairs = [("a", word, float(score)) for word, score in (("b", 9), ("c", 3), ("d", 2))]
 
     assert word_pairs.spearman(pairs, vectors) == pytest.approx(1)
     assert word_pairs.spearman([pairs[0], pairs[2]], vectors) == pytest.approx(1)
-    turned = [word_pairs.Pair(one.first, one.second, -one.score) for one in pairs]
+    turned = [(first, second, -score) for first, second, score in pairs]
     assert word_pairs.spearman(turned, vectors) == pytest.approx(-1)

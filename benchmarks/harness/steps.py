@@ -1,25 +1,29 @@
-"""The time of each step on its device, warm-up, and the profile of the last steps.
+"""Steps of training timed: the clock on their device, warm-up, and the profile of the last steps.
 
 A GPU runs behind Python.  So an event in its stream marks the end of a step, and the clock is read
 only after all steps.  ``torch.profiler`` sees every kernel, but slows the launches down: it watches
 steps of their own, after those that are timed.
 """
 
+import argparse
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from typing import Any, Final
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from benchmarks.harness import processes, script
+
 UNTIMED_STEPS: Final = 3
 """The first steps of a training, in which libraries choose kernels and fetch memory."""
 MOST_WARM_UP_STEPS: Final = 20
 """A GPU's steps that pass, at most, before its clocks count as stable."""
-PROFILED_STEPS: Final = 3
+_PROFILED_STEPS: Final = 3
 _WINDOW: Final = 4
 _TOLERANCE: Final = 0.03
 
@@ -28,13 +32,7 @@ _PARTS_OF_PRODUCTS: Final = ("attention", "flash_attn", "mkldnn::", "onednn::")
 
 
 class StepClock:
-    """Marks the ends of steps; the steps after ``num_timed`` run under the profiler.
-
-    Args:
-        device: where the steps run.
-        num_timed: steps whose times count; None: all.
-        num_profiled: steps after them that the profiler watches; 0 for none.
-    """
+    """Marks the ends of steps: the first ``num_timed`` count, the next run under the profiler."""
 
     def __init__(
         self, device: torch.device, num_timed: int | None = None, num_profiled: int = 0
@@ -63,18 +61,18 @@ class StepClock:
             self._profiler.stop()
             self._operations = self._profiler.key_averages()
 
-    def step_seconds(self) -> list[float]:
-        """Seconds from the end of each timed step to that of the next."""
+    def found(self) -> dict[str, Any]:
+        """{"step_seconds", from the end of each timed step to that of the next, "profile"}."""
         wait_for(self._device)
-        if self._device.type == "cuda":
-            return [before.elapsed_time(after) / 1e3 for before, after in pairwise(self._ends)]
-        return [after - before for before, after in pairwise(self._ends)]
-
-    def profile(self) -> dict[str, Any] | None:
-        """What ``profile_of`` says of a profiled step; None where none was."""
-        if not self._operations:
-            return None
-        return profile_of(self._operations, self._device, self._num_profiled)
+        on_gpu = self._device.type == "cuda"
+        seconds = [
+            before.elapsed_time(after) / 1e3 if on_gpu else after - before
+            for before, after in pairwise(self._ends)
+        ]
+        profiled = None
+        if self._operations:
+            profiled = profile_of(self._operations, self._device, self._num_profiled)
+        return {"step_seconds": seconds, "profile": profiled}
 
     def _mark(self) -> Any:
         if self._device.type != "cuda":
@@ -104,6 +102,25 @@ def warm_up_steps(step_seconds: Sequence[float], device: torch.device) -> int:
     return most
 
 
+def are_close(one: float, other: float) -> bool:
+    """Whether two times are equal to a few percent."""
+    return abs(one - other) <= _TOLERANCE * min(one, other)
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+# --- profiles
+
+
+def _profiler(device: torch.device) -> profile:
+    more = [ProfilerActivity.CUDA] if device.type == "cuda" else []
+    return profile(activities=[ProfilerActivity.CPU, *more])
+
+
 def profile_once(work: Callable[[], object], device: torch.device) -> dict[str, Any]:
     """What ``profile_of`` says of one call of ``work``."""
     wait_for(device)
@@ -131,6 +148,11 @@ def profile_of(operations: Sequence[Any], device: torch.device, num_steps: int) 
         counts = [one.count for one in of_host if any(part in one.key for part in parts)]
         return sum(counts) / num_steps if on_cuda else None
 
+    def is_product(name: str) -> bool:
+        """Attention is two products."""
+        last = name.rpartition("::")[2]
+        return last in _PRODUCTS or any(part in name for part in _PARTS_OF_PRODUCTS)
+
     # Kernels have entries of their own, beside those of the operations that launched them.
     of_host = [one for one in operations if one.device_type.name == "CPU"]
     of_device = [
@@ -138,7 +160,7 @@ def profile_of(operations: Sequence[Any], device: torch.device, num_steps: int) 
     ]
     busiest = sorted(of_host, key=seconds, reverse=True)[:10]
     return {
-        "product_seconds": sum(seconds(one) for one in of_host if _is_product(one.key)),
+        "product_seconds": sum(seconds(one) for one in of_host if is_product(one.key)),
         "busy_seconds": sum(map(seconds, of_device if on_cuda else of_host)),
         "launches": calls("LaunchKernel"),
         # The profiler itself waits for the whole device (cudaDeviceSynchronize), which is not ours.
@@ -163,44 +185,113 @@ def remarks_of(result: Mapping[str, Any], of_what: str, *, in_full: bool) -> Ite
 
     ``in_full``: also launches, synchronisations and the operations that take the most time.
     """
+    names = {"ours": "tidybert"}
     for side, number in result.get("warm_up_steps", {}).items():
-        yield f"steps before the clock, {_name(side)}: {number}"
+        yield f"steps before the clock, {names.get(side, side)}: {number}"
     for side, share in result["mfu"].items():
         if share is not None:
-            yield f"fraction of the device's peak, {_name(side)}: {share:.1%}"
+            yield f"fraction of the device's peak, {names.get(side, side)}: {share:.1%}"
     for side, found in result["profile"].items():
-        yield f"time outside products, {_name(side)}: {found['share_outside_products']:.1%}"
+        name = names.get(side, side)
+        yield f"time outside products, {name}: {found['share_outside_products']:.1%}"
         if in_full and found["launches"] is not None:
             yield (
-                f"{of_what}, {_name(side)}: {found['launches']:,.0f} kernel launches, "
+                f"{of_what}, {name}: {found['launches']:,.0f} kernel launches, "
                 f"{found['synchronisations']:,.0f} synchronisations"
             )
-        for name, seconds, calls in found["busiest"] if in_full else ():
-            yield f"  {1e3 * seconds:10.3f} ms {calls:8,.0f} times  {name[:50]}"
+        for operation, seconds, calls in found["busiest"] if in_full else ():
+            yield f"  {1e3 * seconds:10.3f} ms {calls:8,.0f} times  {operation[:50]}"
 
 
-def are_close(one: float, other: float) -> bool:
-    """Whether two times are equal to a few percent."""
-    return abs(one - other) <= _TOLERANCE * min(one, other)
+# --- a speed of training
 
 
-def wait_for(device: torch.device) -> None:
-    """Wait until the device has done what it was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def time_steps(
+    function: Callable[[str, dict[str, Any]], Mapping[str, Any]],
+    work: Any,
+    unit: str,
+    *,
+    sides: Sequence[str],
+    rounds: int,
+    untimed: int | None = None,
+) -> dict[str, Any]:
+    """Time the steps of a work (FinetuneWork, PretrainWork), which read ``unit``s, after a warm-up.
+
+    Each measurement is a process of its own, so that its peak memory is its own and neither side
+    warms the other's caches.  ``function`` measures a side there, and returns what StepClock found
+    and {"step_counts" (what each step read), "peak_rate" (of the device, None where not known),
+    "threads"}.
+
+    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
+    UNIT_per_second, seconds_per_step and peak_mib.  ``found`` is what each side's function returned
+    in its last round; ``warm_up_steps`` (or the ``untimed`` ones) and ``profile`` are of that round
+    too.  ``mfu`` is each side's share of the device's peak; None where the peak is not known.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    warm_up: dict[str, int] = {}
+
+    def one_round(side: str) -> tuple[Mapping[str, float], str]:
+        found[side] = one = processes.run_apart(function, side, asdict(work), work.threads)
+        first = untimed or warm_up_steps(one["step_seconds"], torch.device(work.device))
+        warm_up[side] = first
+        seconds = one["step_seconds"][first - 1 :]
+        rate = sum(one["step_counts"][first : first + len(seconds)]) / sum(seconds)
+        values = {f"{unit}_per_second": rate, "seconds_per_step": sum(seconds) / len(seconds)}
+        return {**values, "peak_mib": one["peak_mib"]}, f"{rate:,.0f} {unit}/s"
+
+    summary = script.summarize(script.take_rounds(sides, rounds, one_round))
+    medians, peak = summary["medians"], found[sides[0]]["peak_rate"]
+    rates = {side: one[f"{unit}_per_second"] for side, one in medians.items()}
+    return {
+        "work": asdict(work),
+        "rounds": rounds,
+        "threads": found[sides[0]]["threads"],
+        **summary,
+        "warm_up_steps": warm_up,
+        "mfu": {side: rate / peak if peak else None for side, rate in rates.items()},
+        "profile": {
+            side: with_share(one["profile"], medians[side]["seconds_per_step"])
+            for side, one in found.items()
+            if one.get("profile")
+        },
+        "found": found,
+    }
 
 
-def _name(side: str) -> str:
-    return "tidybert" if side == "ours" else side
+def add_training_flags(
+    parser: argparse.ArgumentParser, *, steps: int, least: int, what: str, dropout: float | None
+) -> None:
+    """The flags of both trainings."""
+    script.add_against(parser, (*script.SIDES[1:], script.FLASH_SIDE))
+    script.add_flags(parser, "rounds json device threads profile")
+    parser.add_argument("--steps", type=script.at_least(least), default=steps, help=what)
+    parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16")
+    parser.add_argument("--dropout", type=float, default=dropout, help="on both sides")
 
 
-def _is_product(name: str) -> bool:
-    """Whether an operation multiplies matrices; attention is two products."""
-    return name.rpartition("::")[2] in _PRODUCTS or any(part in name for part in _PARTS_OF_PRODUCTS)
+def settings_of(given: argparse.Namespace) -> dict[str, Any]:
+    """The settings of a work that these flags say."""
+    return {
+        "precision": given.precision,
+        "device": given.device,
+        "threads": given.threads,
+        "attention": "flash_attention_2" if given.against == script.FLASH_SIDE else "sdpa",
+        "profiled_steps": _PROFILED_STEPS * given.profiled,
+    }
 
 
-def _profiler(device: torch.device) -> profile:
-    activities = [ProfilerActivity.CPU]
-    if device.type == "cuda":
-        activities.append(ProfilerActivity.CUDA)
-    return profile(activities=activities)
+def print_training(
+    title: str,
+    result: Mapping[str, Any],
+    unit: str,
+    remarks: Sequence[str],
+    given: argparse.Namespace,
+) -> None:
+    """Print what ``time_steps`` found; ``unit`` is as the first row names it."""
+    rows = {
+        f"{unit}/s": f"{unit.split()[-1]}_per_second",
+        "seconds a step": "seconds_per_step",
+        "peak MiB" if given.device == "cpu" else "peak MiB of the GPU": "peak_mib",
+    }
+    remarks = [*remarks, *remarks_of(result, "a step", in_full=given.profile)]
+    script.print_speed(title, result, rows, remarks, as_json=given.json)

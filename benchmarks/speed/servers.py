@@ -1,6 +1,5 @@
-"""The servers that ``serve`` compares: how to start, ask and read each of them."""
+"""The servers that are timed: how to start, ask and read each of them."""
 
-import importlib.util
 import json
 import math
 import os
@@ -18,11 +17,13 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from benchmarks import ENVIRONMENT
-from benchmarks.harness.processes import memory_mib
-from benchmarks.speed.http_load import HOST, OK
+from benchmarks.harness import datasets, script
+from benchmarks.speed.http_load import HOST, OK, Load, sent
+from benchmarks.speed.infer import max_seq_length_for, save_classifier
 from benchmarks.speed.pipeline_handler import BATCHING
 from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.system.cores import WAITING
+from tidybert.tokenization import BertTokenizer
 
 TRANSFORMERS: Final = "transformers"
 INFINITY: Final = "infinity"
@@ -53,10 +54,6 @@ class Running:
     port: int
     seconds_to_first_answer: float
 
-    def peak_mib(self) -> float:
-        """The server's largest resident memory so far, in MiB (Linux)."""
-        return memory_mib(self.process)
-
     def cpu_seconds(self) -> float:
         """The processor time of the server so far (Linux)."""
         words = Path(f"/proc/{self.process}/stat").read_text().rpartition(")")[2].split()
@@ -64,20 +61,15 @@ class Running:
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def our_side(directory: str, *, embeds: bool) -> Side:
-    """``tidybert serve``: predict, or OpenAI's route for embeddings."""
+def our_side(directory: str, *flags: str, embeds: bool = False) -> Side:
+    """``tidybert serve`` with flags: predict, or OpenAI's route for embeddings."""
     name = "bench"
     command = [sys.executable, "-m", "tidybert", "serve", f"{name}={directory}", "--port", "{port}"]
+    command += flags
     if embeds:
         return Side("ours", command, "/v1/embeddings", _embedding_body(name), _vector, {})
-    return Side(
-        "ours",
-        command,
-        f"/v1/models/{name}/predict",
-        lambda text: {"inputs": text},
-        _probability,
-        {},
-    )
+    path = f"/v1/models/{name}/predict"
+    return Side("ours", command, path, lambda text: {"inputs": text}, _probability, {})
 
 
 def other_side(name: str, directory: str, command: str = "infinity_emb") -> Side:
@@ -96,11 +88,7 @@ def other_side(name: str, directory: str, command: str = "infinity_emb") -> Side
         words += ["--no-vector-disk-cache", "--host", HOST, "--port", "{port}"]
         quiet = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", **WAITING}
         return Side(name, words, "/embeddings", _embedding_body("bench"), _vector, quiet)
-    if importlib.util.find_spec(TRANSFORMERS) is None:
-        raise UsageError(
-            f"{param('against', name)} needs transformers, which is not installed: "
-            "pip install '.[dev]'"
-        )
+    script.need(name, TRANSFORMERS)
     work = json.dumps({"directory": directory, "port": "PORT"}).replace('"PORT"', "{port}")
     words = [sys.executable, "-m", "benchmarks.speed.pipeline_handler", name, work]
     # With PyTorch's own way of waiting it takes three times as long beside its clients.
@@ -183,3 +171,55 @@ def _answers(port: int, path: str, body: str) -> bool:
 def _end(log: IO[str]) -> str:
     log.seek(0)
     return log.read()[-2000:]
+
+
+# --- what is sent
+
+
+def write_bodies(side: Side, texts: Sequence[str], path: Path) -> str:
+    """Write a side's request for each text, a line each; returns the path."""
+    path.write_text("".join(f"{json.dumps(side.body(text))}\n" for text in texts))
+    return str(path)
+
+
+def cut_text(text: str, tokenizer: BertTokenizer, max_seq_length: int) -> str:
+    """The text's first words that fit."""
+    encoding = tokenizer.encode(text, max_seq_length=max_seq_length)
+    if not encoding.truncated:
+        return text
+    # The last token kept may be the beginning of a word, which alone may be other tokens.
+    end = encoding.offset_mapping[-2][1]
+    return text[:end] if text[end : end + 1].isspace() else text[:end].rpartition(" ")[0]
+
+
+def asked(side: Side, load: Load) -> dict[str, Any]:
+    """What a load finds; raises TidyBertError where the server refuses a request."""
+    found = sent(load, f"load on {side.name}")
+    if set(found["statuses"]) != {str(OK)}:
+        raise TidyBertError(
+            f"the {side.name} side with {load.clients} clients answered with the statuses "
+            f"{found['statuses']} (0: it closed the connection): expected only {OK}"
+        )
+    return found
+
+
+@contextmanager
+def classifier_of(model: str) -> Iterator[tuple[str, str, list[str]]]:
+    """(source, directory, texts): a classifier with random weights on MODEL, and texts for it."""
+    source, texts = datasets.mixed_texts()
+    length, tokenizer = max_seq_length_for(model), BertTokenizer.from_pretrained(model)
+    with tempfile.TemporaryDirectory() as folder:
+        save_classifier(model, Path(folder) / "model", length)
+        yield source, f"{folder}/model", [cut_text(text, tokenizer, length) for text in texts]
+
+
+@contextmanager
+def under_load(
+    side: Side, texts: Sequence[str], requests: int, threads: int | None = None
+) -> Iterator[tuple[Running, Load, float]]:
+    """A server, so many requests of 32 clients, and how many it answers a second of these."""
+    with tempfile.TemporaryDirectory() as folder, running(side, texts[0], threads) as server:
+        bodies = write_bodies(side, texts, Path(folder) / "bodies")
+        load = Load(server.port, side.path, bodies, requests, 32)
+        asked(side, load)
+        yield server, load, asked(side, load)["requests_per_second"]

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,19 @@ from typing import Any
 import pytest
 
 from benchmarks.__main__ import SCRIPTS, first_line
-from benchmarks.harness.rounds import (
+from benchmarks.harness.script import (
     FLASH_SIDE,
     SIDES,
-    attention_of,
+    Results,
+    markdown,
+    percent,
     print_speed,
+    show,
     sides_against,
     summarize,
     take_rounds,
 )
+from benchmarks.harness.steps import settings_of
 from tidybert.errors import UsageError
 
 
@@ -82,7 +87,10 @@ def test_a_side_that_is_not_installed(absent: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_flash_attention_needs_a_gpu() -> None:
-    assert (attention_of(None), attention_of(FLASH_SIDE)) == ("sdpa", "flash_attention_2")
+    given = {"precision": "auto", "device": "cuda", "threads": None, "profiled": True}
+    for against, attention in ((None, "sdpa"), (FLASH_SIDE, "flash_attention_2")):
+        settings = settings_of(Namespace(against=against, **given))
+        assert settings["attention"] == attention
     with pytest.raises(UsageError, match="flash-attn: install it"):
         sides_against(FLASH_SIDE, "cpu")
 
@@ -93,9 +101,9 @@ def test_without_a_name_every_script_has_its_line(
     assert run_script() == 0
     out = capsys.readouterr().out
     for scripts in SCRIPTS.values():
-        for name, module in scripts.items():
+        for name, place in scripts.items():
             assert f"  {name} " in out
-            assert len(first_line(module)) > 20
+            assert len(first_line(place)) > 20
     assert run_script("infre") == 2
 
 
@@ -130,3 +138,37 @@ def test_wrong_usage_shows_no_traceback(
 
     assert status in (1, 2)
     assert message in capsys.readouterr().err
+
+
+def test_a_key_is_measured_once(tmp_path: Path) -> None:
+    path, measured = tmp_path / "out.jsonl", iter([0.5, 0.75])
+
+    for _ in range(2):
+        results = Results(path)
+        for seed in (1, 2):
+            key = {"data": "TREC", "seed": seed}
+            results.take(key, lambda: {"score": next(measured)})
+
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["seed"], line["score"]) for line in lines] == [(1, 0.5), (2, 0.75)]
+    assert lines[0]["machine"]["cores"] >= 1
+    assert lines[0]["versions"]["torch"]
+    assert results.where(seed=2) == lines[1:]
+
+
+@pytest.mark.parametrize(
+    ("shares", "expected"), [([], ""), ([0.5], "50.0"), ([0.6, 0.8], "70.0 ± 14.1")]
+)
+def test_percent_has_the_deviation_of_the_sample(shares: list[float], expected: str) -> None:
+    assert percent(shares) == expected
+
+
+def test_only_what_stands_between_the_marks_changes(page: Callable[[str], Path]) -> None:
+    written = page("few")
+
+    show(markdown(["a", "b"], [["1", "2"]]), written, "few")
+
+    table = "| a | b |\n|---|---|\n| 1 | 2 |"
+    assert written.read_text() == f"before\n<!-- few -->\n{table}\n<!-- /few -->\nafter\n"
+    with pytest.raises(SystemExit, match="it has no <!-- other -->"):
+        show([], written, "other")

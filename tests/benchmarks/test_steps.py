@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.harness import step_clock
-from benchmarks.harness.step_clock import (
+from benchmarks.harness import steps
+from benchmarks.harness.steps import (
     MOST_WARM_UP_STEPS,
     UNTIMED_STEPS,
     StepClock,
@@ -23,13 +23,13 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 def test_a_steps_time_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = iter([1.0, 1.5, 3.0])
-    monkeypatch.setattr(step_clock, "time", SimpleNamespace(perf_counter=lambda: next(ends)))
+    monkeypatch.setattr(steps, "time", SimpleNamespace(perf_counter=lambda: next(ends)))
     clock = StepClock(CPU)
     for _ in range(3):
         clock.step_ended()
 
-    assert clock.step_seconds() == [0.5, 1.5]
-    assert clock.profile() is None
+    assert clock.found()["step_seconds"] == [0.5, 1.5]
+    assert clock.found()["profile"] is None
 
 
 def test_on_a_gpu_events_of_its_stream_mark_the_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def test_on_a_gpu_events_of_its_stream_mark_the_ends(monkeypatch: pytest.MonkeyP
 
     # No step waits for the device.
     assert calls == ["stream"] * 3
-    assert clock.step_seconds() == [0.25, 0.25]
+    assert clock.found()["step_seconds"] == [0.25, 0.25]
 
 
 def test_the_last_steps_are_profiled_and_not_timed() -> None:
@@ -68,8 +68,8 @@ def test_the_last_steps_are_profiled_and_not_timed() -> None:
             torch.mm(ones, ones)
         clock.step_ended()
 
-    assert len(clock.step_seconds()) == 2
-    found = clock.profile()
+    assert len(clock.found()["step_seconds"]) == 2
+    found = clock.found()["profile"]
     assert found is not None
     assert {name: calls for name, _, calls in found["busiest"]}["aten::mm"] == 7
     assert 0 < found["product_seconds"] <= found["busy_seconds"]

@@ -1,0 +1,276 @@
+"""What scripts share: flags, sides in turn, medians, results in files, and tables."""
+
+import argparse
+import importlib.util
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from tidybert.errors import UsageError, param
+from tidybert.files.rows import count_of
+from tidybert.system.cores import machine, versions
+
+SIDES: Final = ("ours", "transformers")
+FLASH_SIDE: Final = "transformers-flash"
+
+Line = dict[str, Any]
+Samples = Mapping[str, Mapping[str, Sequence[float]]]
+"""By side and by quantity, one value a round."""
+Found = TypeVar("Found")
+
+
+# --- the command line
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """The type of a flag with a whole number that is no less."""
+
+    def number(text: str) -> int:
+        found = int(text)
+        if found < least:
+            raise argparse.ArgumentTypeError(f"{text}: expected {least} or more")
+        return found
+
+    return number
+
+
+_FLAGS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "model": {"default": "minilm", "metavar": "MODEL", "help": "default %(default)s"},
+    "rounds": {"type": at_least(1), "default": 3, "help": "times per side (default %(default)s)"},
+    "json": {"action": "store_true", "help": "print one JSON object, every sample"},
+    "out": {"type": Path, "help": "file with a line a measurement (default %(default)s)"},
+    "write": {"type": Path, "help": "page whose table is replaced"},
+    "seeds": {"type": at_least(1), "default": 3, "help": "default %(default)s"},
+    "max-steps": {"type": at_least(1), "help": "train at most this many steps"},
+    "max-seq-length": {"type": at_least(8), "help": "most tokens of a text"},
+    "texts": {"metavar": "FILE", "help": "time these texts instead"},
+    "device": {"default": "cpu", "help": "cpu, cuda or cuda:N"},
+    "threads": {"type": at_least(1), "help": "threads of each side on a CPU"},
+    "profile": {
+        "action": "store_true",
+        "help": "show the operations that take the most time; a CPU needs --threads 1",
+    },
+}
+"""Each flag that several scripts take."""
+
+
+def add_flags(parser: argparse.ArgumentParser, names: str, **defaults: Any) -> None:
+    """Add flags that several scripts take, some with other defaults."""
+    for name in names.split():
+        given = dict(_FLAGS[name])
+        if name.replace("-", "_") in defaults:
+            given["default"] = defaults[name.replace("-", "_")]
+        parser.add_argument(f"--{name}", **given)
+
+
+def add_against(parser: argparse.ArgumentParser, others: Sequence[str] = SIDES[1:]) -> None:
+    """--against, the other side."""
+    parser.add_argument("--against", choices=others, help="time this side too, in turn")
+
+
+def check_device(given: argparse.Namespace) -> None:
+    """Give the device its full name, and raise UsageError for what this machine cannot do."""
+    from tidybert.inference.loading import choose_device
+
+    given.device = str(choose_device(given.device))
+    if given.profile and given.device == "cpu" and given.threads != 1:
+        raise UsageError(
+            "--profile on a CPU needs --threads 1: the profiler sees only the first thread"
+        )
+    # A GPU is always profiled, for the share of the time outside products.
+    given.profiled = given.profile or given.device != "cpu"
+
+
+def missing(*packages: str) -> str | None:
+    """The first package that is not installed, if there is one."""
+    absent = (each for each in packages if not importlib.util.find_spec(each.replace("-", "_")))
+    return next(absent, None)
+
+
+def need(against: str, *packages: str) -> None:
+    """Raise UsageError for a side whose packages are not all installed."""
+    package = missing(*packages)
+    if package is not None:
+        raise UsageError(
+            f"{param('against', against)} needs {package}, which is not installed: "
+            f"pip install {package}"
+        )
+
+
+def sides_against(against: str | None, device: str = "cpu") -> tuple[str, ...]:
+    """Ours, and transformers where it is asked for; raises UsageError where it cannot run."""
+    if against is None:
+        return SIDES[:1]
+    need(against, "transformers", "accelerate")
+    if against == FLASH_SIDE and (device == "cpu" or missing("flash-attn")):
+        raise UsageError(
+            f"{param('against', against)} needs {param('device', 'cuda')} and the package "
+            "flash-attn: install it, or compare with transformers"
+        )
+    return SIDES
+
+
+def quiet_transformers() -> Any:
+    """transformers, without its messages and progress bars."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    return transformers
+
+
+# --- sides in turn
+
+
+def in_turn(sides: Sequence[str], number: int) -> Sequence[str]:
+    """The order of the sides in a round: the first side begins even rounds and ends odd ones."""
+    return sides if number % 2 == 0 else sides[::-1]
+
+
+def take_rounds(
+    sides: Sequence[str], rounds: int, measure: Callable[[str], tuple[Mapping[str, float], str]]
+) -> Samples:
+    """Measure every side once a round: its values by quantity, and the rate that stderr shows."""
+    samples: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
+    for number in range(rounds):
+        for side in in_turn(sides, number):
+            values, rate = measure(side)
+            for name, value in values.items():
+                samples[side].setdefault(name, []).append(value)
+            note(f"round {number + 1} of {rounds}: {side} {rate}")
+    return samples
+
+
+def summarize(samples: Samples) -> dict[str, Any]:
+    """The samples, their medians by side, and the first side's median ratios to the second."""
+    first, second = [*samples.values(), {}][:2]
+    median = statistics.median
+    return {
+        "samples": samples,
+        "medians": {
+            side: {name: median(values) for name, values in quantities.items()}
+            for side, quantities in samples.items()
+        },
+        "ratios": {
+            name: median(mine / other for mine, other in zip(first[name], values, strict=True))
+            for name, values in second.items()
+        },
+    }
+
+
+def timed(work: Callable[[], Found]) -> tuple[Found, float, float]:
+    """What a call returns, its seconds, and the processor's seconds of this process."""
+    begin, used = time.perf_counter(), time.process_time()
+    found = work()
+    return found, time.perf_counter() - begin, time.process_time() - used
+
+
+def record() -> dict[str, Any]:
+    """Where something was measured: part of each object of --json and each line of --out."""
+    packages = ("tidybert", "torch", "transformers", "tokenizers")
+    return {"machine": machine(), "versions": versions(*packages)}
+
+
+def note(line: str) -> None:
+    """Print a line about the course on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+class Results:
+    """The lines of a JSON lines file, each a measurement with its machine and versions."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        self.lines: list[Line] = [json.loads(line) for line in text.splitlines()]
+
+    def take(self, key: Mapping[str, Any], measure: Callable[[], Mapping[str, Any]]) -> None:
+        """Measure and write a line, if none has this key."""
+        if self.where(**key):
+            return
+        found = measure()
+        self.lines.append({**key, **found, **record()})
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(self.lines[-1]) + "\n")
+        short = {name: each for name, each in found.items() if isinstance(each, int | float | str)}
+        print(*key.values(), json.dumps(short), flush=True)
+
+    def where(self, **key: Any) -> list[Line]:
+        """The lines with these values."""
+        return [line for line in self.lines if key.items() <= line.items()]
+
+
+# --- tables
+
+
+def print_speed(
+    title: str,
+    result: Mapping[str, Any],
+    rows: Mapping[str, str],
+    remarks: Sequence[str] = (),
+    *,
+    as_json: bool,
+    other: str = "transformers",
+) -> None:
+    """Print the medians and ratios of a result of ``summarize``, and where it was measured.
+
+    ``rows`` has the quantity of each row by its name, ``other`` is the heading of the second side.
+    """
+    where = record()
+    if as_json:
+        print(json.dumps({**result, **where}))
+        return
+    shown = [["", "tidybert"] if len(result["medians"]) == 1 else ["", "tidybert", other, "ratio"]]
+    for name, quantity in rows.items():
+        values = [found[quantity] for found in result["medians"].values()]
+        if result["ratios"]:
+            values.append(result["ratios"][quantity])
+        shown.append([name, *map(figure, values)])
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    print(f"{title}\n")
+    for first, *cells in shown:
+        right = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
+        print("  ".join([f"{first:<{widths[0]}}", *right]))
+    print("", *remarks, sep="\n")
+    threads = result.get("threads")
+    how = [f"medians of {count_of(result['rounds'], 'round')}"]
+    how += [count_of(threads, "thread")] if threads else []
+    how.append(f"{where['machine']['cpu']}, {count_of(where['machine']['cores'], 'core')}")
+    print("; ".join(how))
+    print(", ".join(f"{name} {number}" for name, number in where["versions"].items() if number))
+
+
+def figure(number: float) -> str:
+    """Three significant digits, or all before the point."""
+    return f"{number:,.0f}" if number >= 99.95 else f"{number:#.3g}"
+
+
+def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    return [*lines, *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def percent(shares: Sequence[float]) -> str:
+    """Mean and standard deviation of shares, in percent; "" for none."""
+    values = [100 * share for share in shares]
+    spread = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{statistics.mean(values):.1f}{spread}" if values else ""
+
+
+def show(lines: Sequence[str], page: Path | None, mark: str) -> None:
+    """Print a table; with a page, also replace what stands between its marks there."""
+    print("\n".join(lines))
+    if page is None:
+        return
+    begin, end = f"<!-- {mark} -->", f"<!-- /{mark} -->"
+    text = page.read_text(encoding="utf-8")
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not found or not closed:
+        raise SystemExit(f"--write {page}: it has no {begin} with {end} after it")
+    page.write_text(before + "\n".join([begin, *lines, end]) + after, encoding="utf-8")
