@@ -64,7 +64,7 @@ def answers_page() -> str:
     kinds = [
         each
         for each in vars(answer_types).values()
-        if typing.is_typeddict(each) and each.__module__ == answer_types.__name__
+        if typing.is_typeddict(each) and not each.__name__.endswith("Scores")
     ]
     lines = [
         "# Answers",
@@ -75,14 +75,13 @@ def answers_page() -> str:
         "",
     ]
     for each in kinds:
-        known = typing.get_type_hints(each, include_extras=True)
         rows = [
             [
                 code(key),
                 code(type_text(kind)),
-                "not always" if typing.get_origin(kind) is typing.NotRequired else "",
+                "" if key in each.__required_keys__ else "not always",
             ]
-            for key, kind in known.items()
+            for key, kind in typing.get_type_hints(each).items()
         ]
         lines += [f"## {each.__name__}", ""]
         lines += [plain(one) + "\n" for one in paragraphs(each.__doc__ or "")]
@@ -92,8 +91,6 @@ def answers_page() -> str:
 
 def type_text(kind: Any) -> str:
     """A type as a program writes it."""
-    if typing.get_origin(kind) is typing.NotRequired:
-        (kind,) = typing.get_args(kind)
     shown = kind.__name__ if inspect.isclass(kind) and not typing.get_args(kind) else repr(kind)
     return re.sub(r"\b(typing|tidybert[\w.]*)\.", "", shown)
 

@@ -4,8 +4,18 @@ from typing import Any
 
 import pytest
 
-from tidybert.cli.answer_table import _cells
 from tidybert.files.text_examples import TextExample
+from tidybert.tasks.answer import (
+    Answered,
+    Chosen,
+    Classified,
+    Embedded,
+    FoundEntity,
+    LabelSet,
+    Scored,
+    Tagged,
+    TaskAnswer,
+)
 from tidybert.tasks.choices.choice_files import ChoiceExample
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
@@ -17,22 +27,26 @@ from tidybert.tasks.text_task import TextTask
 from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.tasks.vectors.vector_examples import VectorExample
 
+ROME = FoundEntity(type="LOC", text="Rome", start=0, end=4, score=0.5)
+
 
 @pytest.mark.parametrize(
     ("answer", "cells"),
     [
-        ({"label": "a", "score": 0.5, "scores": {}}, {"label": "a", "score": "0.5000"}),
-        ({"labels": ["a", "b"], "scores": {}}, {"labels": "a, b"}),
-        ({"labels": [], "scores": {}}, {"labels": "(none)"}),
-        ({"value": 1.23456}, {"value": "1.235"}),
-        ({"choice": 1, "text": "yes", "score": 1.0}, {"choice": "yes", "score": "1.0000"}),
-        ({"answer": "", "score": 0.25}, {"answer": "(no answer)", "score": "0.2500"}),
-        ({"entities": [{"text": "Rome", "type": "LOC"}]}, {"entities": "Rome (LOC)"}),
-        ({"words": ["a"], "tags": ["X", "Y"]}, {"tags": "X Y"}),
+        (Classified("a", 0.5, {}), {"label": "a", "score": "0.5000"}),
+        (LabelSet(["a", "b"], {}), {"labels": "a, b"}),
+        (LabelSet([], {}), {"labels": "(none)"}),
+        (Scored(1.23456), {"value": "1.235"}),
+        (Chosen(1, "yes", 1.0, [0.0, 1.0]), {"choice": "yes", "score": "1.0000"}),
+        (Answered("1", "", None, None, 0.25, []), {"answer": "(no answer)", "score": "0.2500"}),
+        (Tagged(["Rome"], ["B-LOC"], entities=[ROME]), {"entities": "Rome (LOC)"}),
+        (Tagged(["a", "b"], ["X", "Y"], scores=[0.5, 0.5]), {"tags": "X Y"}),
+        (Embedded(vector=[0.5, 0.25]), {"vector": "2 numbers"}),
+        (Embedded(similarity=0.5), {"similarity": "0.5000"}),
     ],
 )
-def test_the_cells_of_an_answer(answer: dict[str, Any], cells: dict[str, str]) -> None:
-    assert _cells(answer) == cells
+def test_the_cells_of_an_answer(answer: TaskAnswer, cells: dict[str, str]) -> None:
+    assert answer.cells() == cells
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,25 @@ from tidybert.server.protocols.shapes import (
     entity_groups,
     joined_pieces,
     label_scores,
-    relevance,
+)
+from tidybert.tasks.answer import (
+    Answered,
+    Classified,
+    FoundEntity,
+    LabelSet,
+    RankedSpan,
+    Scored,
+    Tagged,
+    TaskAnswer,
 )
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.tokenizer import Encoding
 
-CLASSES = {"label": "a", "score": 0.5, "scores": {"b": 0.2, "a": 0.5, "c": 0.3}}
-PAIRS = {"label": "no", "score": 0.8, "scores": {"no": 0.8, "yes": 0.2}}
-LABELS = {"labels": ["x"], "scores": {"x": 0.9, "y": 0.2}}
-VALUE = {"value": 3.5}
+CLASSES = Classified("a", 0.5, {"b": 0.2, "a": 0.5, "c": 0.3})
+PAIRS = Classified("no", 0.8, {"no": 0.8, "yes": 0.2})
+LABELS = LabelSet(["x"], {"x": 0.9, "y": 0.2})
+VALUE = Scored(3.5)
+TAGS = Tagged(["a"], ["X"], scores=[0.5])
 
 
 def test_labels_are_by_falling_score() -> None:
@@ -31,7 +41,7 @@ def test_labels_are_by_falling_score() -> None:
     assert label_scores(VALUE) == [{"label": "LABEL_0", "score": 3.5}]
 
 
-def scores_of(answer: dict[str, Any]) -> list[float]:
+def scores_of(answer: TaskAnswer) -> list[float]:
     return [one["score"] for one in label_scores(answer, raw=True) or ()]
 
 
@@ -46,26 +56,26 @@ def test_raw_scores_give_the_scores_back() -> None:
 
 @pytest.mark.parametrize(("score", "expected"), [(0.0, -36), (1.0, 36), (1e-40, -36)])
 def test_a_raw_score_is_finite(score: float, expected: float) -> None:
-    assert scores_of({"labels": [], "scores": {"x": score}}) == [expected]
+    assert scores_of(LabelSet([], {"x": score})) == [expected]
 
-    classes = {"label": "a", "score": 1.0, "scores": {"a": 1.0, "b": 0.0}}
+    classes = Classified("a", 1.0, {"a": 1.0, "b": 0.0})
     assert all(map(math.isfinite, scores_of(classes)))
 
 
 def test_relevance_needs_one_score() -> None:
-    assert relevance(VALUE) == 3.5
-    assert relevance(PAIRS) == 0.2
-    assert relevance(PAIRS, raw=True) == pytest.approx(math.log(0.2 / 0.8))
-    for other in (CLASSES, LABELS, {"tags": [], "scores": [0.5]}):
-        assert relevance(other) is None
-    assert label_scores({"tags": [], "scores": [0.5]}) is None
+    assert VALUE.relevance() == 3.5
+    assert PAIRS.relevance() == 0.2
+    assert PAIRS.relevance(raw=True) == pytest.approx(math.log(0.2 / 0.8))
+    for other in (CLASSES, LABELS, TAGS):
+        assert other.relevance() is None
+    assert label_scores(TAGS) is None
 
 
-def question(answer: str) -> dict[str, Any]:
-    best = {"answer": "Rome", "start": 3, "end": 7, "score": 0.6}
-    none = {"answer": "", "start": None, "end": None, "score": 0.9}
-    second = {"answer": "in Rome", "start": 0, "end": 7, "score": 0.3}
-    return {"id": "1", **(best if answer else none), "n_best": [best, second]}
+def question(answer: str) -> Answered:
+    best = RankedSpan(answer="Rome", start=3, end=7, score=0.6)
+    none: Any = {"answer": "", "start": None, "end": None, "score": 0.9}
+    second = RankedSpan(answer="in Rome", start=0, end=7, score=0.3)
+    return Answered("1", **(best if answer else none), n_best=[best, second])
 
 
 def test_answers_to_a_question() -> None:
@@ -100,8 +110,8 @@ def test_joined_pieces(text: str, expected: str) -> None:
 
 
 def test_entities_are_groups() -> None:
-    entity = {"type": "PER", "text": "Zoë", "start": 0, "end": 3, "score": 0.9}
-    answer = {"words": ["Zoë", "is"], "tags": ["B-PER", "O"], "entities": [entity]}
+    entity = FoundEntity(type="PER", text="Zoë", start=0, end=3, score=0.9)
+    answer = Tagged(["Zoë", "is"], ["B-PER", "O"], entities=[entity])
 
     assert entity_groups(answer, "Zoë is", encode) == [
         {"entity_group": "PER", "score": 0.9, "word": "zoe", "start": 0, "end": 3}
@@ -111,7 +121,7 @@ def test_entities_are_groups() -> None:
 def test_neighbouring_words_with_one_tag_are_a_group() -> None:
     text = "Zoë is  is s"
     tags = ["NN", "VB", "VB", "O"]
-    answer = {"words": text.split(), "tags": tags, "scores": [0.5, 0.2, 0.4, 0.9]}
+    answer = Tagged(text.split(), tags, scores=[0.5, 0.2, 0.4, 0.9])
 
     assert entity_groups(answer, text, encode) == [
         {"entity_group": "NN", "score": 0.5, "word": "zoe", "start": 0, "end": 3},

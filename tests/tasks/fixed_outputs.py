@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from tidybert.data.features import Features
 from tidybert.files.text_examples import TextExample
+from tidybert.tasks.answers import Answers
 
 
 class FixedLogits(nn.Module):
@@ -35,3 +36,8 @@ def examples_of(*labels: str | None) -> list[TextExample]:
 def rows_of(outputs: Sequence[Sequence[float]]) -> list[npt.NDArray[np.float32]]:
     """The outputs of features, one row each."""
     return [np.array([each], dtype=np.float32) for each in outputs]
+
+
+def dicts_of(answers: Answers[Any, Any]) -> list[dict[str, Any]]:
+    """The keys of each answer, without how its example was read."""
+    return [each.own() for each in answers.predictions()]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.tasks.fixed_outputs import FixedLogits, examples_of, make_features, rows_of
+from tests.tasks.fixed_outputs import FixedLogits, dicts_of, examples_of, make_features, rows_of
 from torch.nn import functional
 
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -78,11 +78,8 @@ def test_balanced_weights_are_scikit_learns() -> None:
 def test_an_answer_has_the_label_and_every_probability() -> None:
     logits = rows_of([[0.0, math.log(3)], [math.log(4), 0.0]])
 
-    first, second = (
-        Classification(["no", "yes"])
-        .answers(logits, make_features(2), examples_of(None, None))
-        .predictions()
-    )
+    task = Classification(["no", "yes"])
+    first, second = dicts_of(task.answers(logits, make_features(2), examples_of(None, None)))
 
     assert first["label"] == "yes"
     assert first["score"] == pytest.approx(0.75)
@@ -120,7 +117,7 @@ def test_the_windows_of_an_example_are_averaged() -> None:
     assert [one.label for one in features] == [1, 1, 0]
     outputs = rows_of([[3, 0], [0, 5], [1, 0]])
 
-    first, second = task.answers(outputs, features, examples).predictions()
+    first, second = dicts_of(task.answers(outputs, features, examples))
 
     assert first["score"] == pytest.approx(1 / (1 + math.exp(-1)))
     assert (first["label"], second["label"]) == ("b", "a")
@@ -130,11 +127,8 @@ def test_the_windows_of_an_example_are_averaged() -> None:
 def test_the_temperature_that_a_model_is_stored_with_divides_its_logits() -> None:
     metadata = ModelMetadata("classify", ("no", "yes"), settings={"temperature": 2.0})
 
-    (answer,) = (
-        task_for(metadata)
-        .answers(rows_of([[0.0, 4.0]]), make_features(1), examples_of(None))
-        .predictions()
-    )
+    task = task_for(metadata)
+    (answer,) = dicts_of(task.answers(rows_of([[0.0, 4.0]]), make_features(1), examples_of(None)))
 
     assert answer["score"] == pytest.approx(1 / (1 + math.exp(-2)))
 

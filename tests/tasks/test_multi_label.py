@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tasks.fixed_outputs import FixedLogits, make_features, rows_of
+from tests.tasks.fixed_outputs import FixedLogits, dicts_of, make_features, rows_of
 from torch import nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -133,7 +133,7 @@ def test_an_answer_has_every_label_that_reaches_its_threshold() -> None:
 
     examples = examples_of((), (), ())
     answers = task.answers(outputs, labelled(task, examples), examples)
-    first, second, third = answers.predictions()
+    first, second, third = dicts_of(answers)
 
     assert first == {"labels": ["b"], "scores": pytest.approx({"a": 0.75, "b": 0.5})}
     assert second == {"labels": ["a"], "scores": pytest.approx({"a": 0.9, "b": 0.0})}
@@ -147,12 +147,12 @@ def test_a_temperature_makes_answers_less_sure_and_changes_none() -> None:
     examples = examples_of((), ())
     features = labelled(task, examples)
 
-    first, second = task.answers(outputs, features, examples).predictions()
+    first, second = dicts_of(task.answers(outputs, features, examples))
 
     assert first["scores"] == pytest.approx({"a": 0.75, "b": 1 / (1 + math.e)})
     assert second["scores"] == {"a": 0.0, "b": 0.5}
     assert [first["labels"], second["labels"]] == [
-        answer["labels"] for answer in sure.answers(outputs, features, examples).predictions()
+        answer["labels"] for answer in dicts_of(sure.answers(outputs, features, examples))
     ]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.tasks.fixed_outputs import FixedLogits, examples_of, make_features, rows_of
+from tests.tasks.fixed_outputs import FixedLogits, dicts_of, examples_of, make_features, rows_of
 from torch.nn import functional
 
 from tidybert.data.batching import collate
@@ -33,11 +33,9 @@ def test_what_is_no_finite_number_is_refused_with_its_line(label: str | None) ->
 
 
 def test_an_answer_is_the_value() -> None:
-    answers = (
-        Regression()
-        .answers(rows_of([[0.5], [-3.0]]), make_features(2), examples_of(None, None))
-        .predictions()
-    )
+    outputs, examples = rows_of([[0.5], [-3.0]]), examples_of(None, None)
+
+    answers = dicts_of(Regression().answers(outputs, make_features(2), examples))
 
     assert answers == [{"value": 0.5}, {"value": -3.0}]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.tasks.fixed_outputs import dicts_of
 
 from tidybert.cli import main as shell
 from tidybert.data.batching import collate
@@ -123,7 +124,7 @@ def test_an_answer_is_of_the_mean_of_its_windows_logits(tiny_run: Path, tiny_mod
     logits = np.concatenate(run_features(task, predictor.model, apart))
     answers = task.answers(outputs, features, [example])
     np.testing.assert_allclose(answers.logits[0], logits.mean(0), atol=1e-6)
-    (answer,) = answers.predictions()
+    (answer,) = dicts_of(answers)
     expected = torch.from_numpy(logits.mean(0)).softmax(0)
     assert list(answer["scores"].values()) == pytest.approx(expected.tolist(), abs=1e-6)
 

@@ -1,7 +1,8 @@
 """BatchModel: a model as a function from Arrow to Arrow, for Ray Data, Spark and Dask."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints, is_typeddict
 
 import pyarrow as pa
 
@@ -16,54 +17,53 @@ from tidybert.inference.predictor import Predictor
 from tidybert.inference.text_jobs import EmbedJob, FileJob, PredictJob
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.cores import use_threads
+from tidybert.tasks.answer import OwnAnswer, TaskAnswer
 
 # Answers as columns of Arrow, with one schema a model whatever a batch holds.
 
-_SPAN = pa.struct(
-    [("answer", pa.string()), ("start", pa.int32()), ("end", pa.int32()), ("score", pa.float64())]
-)
-_ENTITY = pa.struct(
-    [
-        *(("type", pa.string()), ("text", pa.string()), ("start", pa.int32()), ("end", pa.int32())),
-        ("score", pa.float64()),
-    ]
-)
 _READ = (("num_tokens", pa.int32()), ("truncated", pa.bool_()))
+_PLAIN: Final = {str: pa.string(), Any: pa.string(), int: pa.int32(), float: pa.float64()}
 
 
 def answer_schema(predictor: Predictor) -> pa.Schema:
-    """The columns of a model's answers, as ``tidybert.tasks.answer_types`` names them.
+    """The columns of a model's answers: their keys, in the types that they are declared with.
 
-    The scores of classes are a struct with a field for each class, in the order of their ids.
+    The scores of classes are a struct with a field for each class, in the order of their ids.  The
+    answer of somebody's own task is one column of JSON.
     """
     task = predictor.task
-    scores = pa.struct([(str(name), pa.float64()) for name in task.names])
-    by_task: dict[str, Sequence[tuple[str, pa.DataType]]] = {
-        "classify": (("label", pa.string()), ("score", pa.float64()), ("scores", scores)),
-        "multi-label": (("labels", pa.list_(pa.string())), ("scores", scores)),
-        "regress": (("value", pa.float64()),),
-        "choose": (
-            *(("choice", pa.int32()), ("text", pa.string()), ("score", pa.float64())),
-            ("scores", pa.list_(pa.float64())),
-        ),
-        "answer": (
-            *(("id", pa.string()), ("answer", pa.string()), ("start", pa.int32())),
-            *(("end", pa.int32()), ("score", pa.float64()), ("n_best", pa.list_(_SPAN))),
-            *(("null_score", pa.float64()), ("null_score_diff", pa.float64())),
-        ),
-        "tag": (
-            *(("words", pa.list_(pa.string())), ("tags", pa.list_(pa.string()))),
-            *(("entities", pa.list_(_ENTITY)), ("scores", pa.list_(pa.float64()))),
-        ),
-        "embed": (("vector", pa.list_(pa.float32())), ("similarity", pa.float64())),
-    }
-    # A task of somebody's own: each answer as JSON.
-    return pa.schema([*by_task.get(task.name, (("answer", pa.string()),)), *_READ])
+    if task.answer is OwnAnswer:
+        return pa.schema([("answer", pa.string()), *_READ])
+    types = get_type_hints(task.answer, include_extras=True)
+    names = [each.name for each in task.answer.own_fields()]
+    return pa.schema([*((name, _arrow(types[name], task.names)) for name in names), *_READ])
+
+
+def _arrow(kind: Any, label_names: Sequence[str]) -> pa.DataType:
+    """Arrow's type for values of a type."""
+    if is_typeddict(kind):
+        members = get_type_hints(kind).items()
+        return pa.struct([(name, _arrow(each, label_names)) for name, each in members])
+    if (origin := get_origin(kind)) is None:
+        return _PLAIN[kind]
+    inside = [each for each in get_args(kind) if each is not type(None)]
+    if origin is dict:
+        return pa.struct([(str(name), pa.float64()) for name in label_names])
+    if origin is Annotated:
+        return pa.list_(pa.type_for_alias(inside[1]))
+    found = _arrow(inside[0], label_names)
+    return pa.list_(found) if origin is list else found
 
 
 def answer_table(answers: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
     """Answers as a table; what an answer lacks is null."""
-    rows = [plain_json(each) for each in answers]
+    rows = []
+    for each in answers:
+        found = TaskAnswer.of(each)
+        own = found.own()
+        if isinstance(found, OwnAnswer):
+            own = {"answer": json.dumps(plain_json(own), ensure_ascii=False)}
+        rows.append({**plain_json(own), **vars(found.read)})
     return pa.table(
         [pa.array([row.get(field.name) for row in rows], field.type) for field in schema],
         schema=schema,

@@ -85,7 +85,7 @@ class BertQuestionAnswerer(BertEstimator):
         """
         check_is_fitted(self)
         answers = self._run([_example(*each) for each in enumerate(_pairs(X))])
-        return answers.predictions()
+        return [each.own() for each in answers.predictions()]
 
     def score(self, X: Any, y: Any) -> float:
         """The mean F1 of the answers, word by word, as SQuAD counts it."""

@@ -135,7 +135,7 @@ def _scores(job: FinetuningJob, examples: Sequence[VectorExample], num_labelled:
     number_of = _numbers([pair for each in pairs for pair in each])
     firsts, seconds = zip(*number_of, strict=True)
     answers = encoder.answers(firsts, seconds)
-    scores = np.array([[encoder.score(each)] for each in answers], dtype=np.float32)
+    scores = np.array([[each.relevance()] for each in answers], dtype=np.float32)
     predictor = encoder.predictor
     return Taught(
         [scores[[number_of[pair] for pair in each]] for each in pairs],
@@ -143,7 +143,7 @@ def _scores(job: FinetuningJob, examples: Sequence[VectorExample], num_labelled:
         predictor.fingerprint,
         encoder_of(predictor.model).config.num_hidden_layers,
         predictor.metadata.metrics,
-        _cut_remark(sum(each["truncated"] for each in answers), "pair", predictor.max_seq_length),
+        _cut_remark(sum(each.read.truncated for each in answers), "pair", predictor.max_seq_length),
     )
 
 

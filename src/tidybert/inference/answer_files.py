@@ -22,6 +22,7 @@ from tidybert.storage.json_objects import plain_json
 from tidybert.storage.own_files import GrowingFile
 from tidybert.storage.part_file import Form, Piece, Written, grow_file
 from tidybert.system.terminal import printable_json
+from tidybert.tasks.answer import LabelledAnswer, TaskAnswer
 from tidybert.tokenization.tokenizer import Encoding
 
 
@@ -64,15 +65,11 @@ def top_lines(top_k: int) -> AnswerForm:
     """LINES whose scores are those of the ``top_k`` likeliest classes, the likeliest first."""
 
     def entry(answer: dict[str, Any]) -> str:
-        return LINES.entry({**answer, "scores": likeliest(answer["scores"], top_k)})
+        found = TaskAnswer.of(answer)
+        assert isinstance(found, LabelledAnswer)
+        return LINES.entry(found.likeliest(top_k).as_dict())
 
     return AnswerForm(f"lines, top {top_k}", entry)
-
-
-def likeliest(scores: Mapping[str, float], top_k: int) -> dict[str, float]:
-    """The ``top_k`` highest scores, the highest first."""
-    ranked = sorted(scores.items(), key=lambda each: each[1], reverse=True)
-    return dict(ranked[:top_k])
 
 
 def write_answers(

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, overload
+from typing import Any, Generic, Self, TypeVar, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from tidybert.inference.loading import (
 )
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.terminal import counting_bar
+from tidybert.tasks.answer import Classified, Scored, TaskAnswer
 from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.labelled_examples import is_example, read_all
@@ -61,34 +62,14 @@ class AnswerList(list[A]):
             import pandas
         except ImportError:
             raise UsageError("to_pandas() needs pandas: pip install pandas") from None
-        rows = [row for at, one in enumerate(self) for row in _rows(at, one)]
+        rows = [
+            {"input": at, **row}
+            for at, one in enumerate(self)
+            for row in TaskAnswer.of(cast(Any, one)).rows()
+        ]
         if self.index is None or len(self.index) != len(self):
             return pandas.DataFrame(rows)
         return pandas.DataFrame(rows, index=self.index.take([row["input"] for row in rows]))
-
-
-def _rows(place: int, answer: Any) -> Iterator[dict[str, Any]]:
-    if "tags" in answer:
-        yield from _tag_rows(place, answer)
-        return
-    row: dict[str, Any] = {"input": place}
-    for name, value in answer.items():
-        if isinstance(value, Mapping):
-            row |= {f"score_{label}": score for label, score in value.items()}
-        elif name == "labels":
-            row |= {f"label_{label}": label in value for label in answer["scores"]}
-        elif not isinstance(value, list):
-            row[name] = value
-    yield row
-
-
-def _tag_rows(place: int, answer: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    if "entities" in answer:
-        for each in answer["entities"]:
-            yield {"input": place, **each}
-        return
-    for word, tag, score in zip(answer["words"], answer["tags"], answer["scores"], strict=True):
-        yield {"input": place, "word": word, "tag": tag, "score": score}
 
 
 # What a program gives ``Predictor.predict``, as examples of the task.
@@ -301,8 +282,8 @@ class Predictor(ShowsFacts, Generic[Answer]):
         with as_in_python("row"):
             examples = examples_of(self.task, texts, text_pairs, self.reading)
             with counting_bar("predict", len(examples), wanted=progress) as advance:
-                found = self._predictions(examples, advance) if examples else iter(())
-                answers = AnswerList(self._with_values(each) for each in found)
+                found = self._predictions(examples, advance) if examples else []
+                answers = AnswerList(self._with_values(each).as_dict() for each in found)
         if hasattr(texts, "iloc"):
             answers.index = texts.index
         return answers[0] if is_one else answers
@@ -321,7 +302,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
     ) -> Iterator[tuple[list[Any], list[dict[str, Any]]]]:
         """The same answers in lists, with their examples: ``first``, twice as many, and so on."""
         for chunk in in_chunks(examples, first=first):
-            yield chunk, list(self._predictions(chunk))
+            yield chunk, [each.as_dict() for each in self._predictions(chunk)]
 
     def evaluate(self, examples: Sequence[Any]) -> dict[str, Any]:
         """The task's metrics on labelled examples, with the counts of ``Answers.counts``.
@@ -352,17 +333,9 @@ class Predictor(ShowsFacts, Generic[Answer]):
         found = run_features(self.task, self.model, features, precision=self.precision)
         return found, sum(one.truncated for one in features)
 
-    def _with_values(self, answer: dict[str, Any]) -> dict[str, Any]:
+    def _with_values(self, answer: TaskAnswer) -> TaskAnswer:
         """An answer with the labels that training was given, in place of their names."""
-        values = self.label_values
-        if not values:
-            return answer
-        found = dict(answer)
-        if "label" in found:
-            found["label"] = values[found["label"]]
-        if "labels" in found:
-            found["labels"] = [values[name] for name in found["labels"]]
-        return {**found, "scores": {values[name]: each for name, each in found["scores"].items()}}
+        return answer.with_values(self.label_values) if self.label_values else answer
 
     def _answers(
         self,
@@ -384,10 +357,8 @@ class Predictor(ShowsFacts, Generic[Answer]):
         self,
         examples: Sequence[Any],
         advance: Callable[[int], None] = lambda num_done: None,
-    ) -> Iterator[dict[str, Any]]:
-        answers = self._answers(examples, advance=advance)
-        for answer, one in zip(answers.predictions(), answers.first_features, strict=True):
-            yield {**answer, "num_tokens": one.num_tokens, "truncated": one.truncated}
+    ) -> list[TaskAnswer]:
+        return self._answers(examples, advance=advance).predictions()
 
 
 # A cross-encoder scores pairs of texts: it reads both together (Nogueira & Cho 2019).
@@ -408,7 +379,7 @@ class CrossEncoder:
         self.predictor = predictor
         task, inputs = predictor.task, predictor.metadata.inputs
         names = task.names
-        is_fit = task.name == "regress" or (task.name == "classify" and len(names) == 2)
+        is_fit = task.answer is Scored or (task.answer is Classified and len(names) == 2)
         if not is_fit or inputs not in (None, PAIR):
             classes = f" with {len(names)} classes" if names else ""
             of_texts = f" on single inputs ({inputs.name})" if inputs not in (None, PAIR) else ""
@@ -416,22 +387,18 @@ class CrossEncoder:
                 f"{name} was trained to {task.name}{classes}{of_texts}: to score pairs of texts "
                 "give a RUN of regress over pairs, or of classify over pairs with two classes"
             )
-        self._best = names[1] if task.name == "classify" else None
 
     @classmethod
     def open(cls, run: str | Path, *, device: str = "auto", allow_pickle: bool = False) -> Self:
         """The cross-encoder in a directory; raises what ``Predictor`` raises too."""
         return cls(Predictor(run, device=device, allow_pickle=allow_pickle), run)
 
-    def score(self, answer: Mapping[str, Any]) -> float:
-        """That of a pair, from the predictor's answer to it; higher is better."""
-        return float(answer["value"] if self._best is None else answer["scores"][self._best])
-
-    def answers(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[dict[str, Any]]:
-        """The predictor's answer to each pair of texts."""
+    def answers(self, firsts: Sequence[str], seconds: Sequence[str]) -> list[TaskAnswer]:
+        """The predictor's answer to each pair of texts, whose ``relevance`` is the pair's score."""
         examples = self.predictor.task.from_texts(firsts, seconds)
-        return list(self.predictor.predict_stream(examples))
+        return list(map(TaskAnswer.of, self.predictor.predict_stream(examples)))
 
     def scores(self, firsts: Sequence[str], seconds: Sequence[str]) -> npt.NDArray[np.float64]:
-        """(n,) the score of each pair of texts."""
-        return np.array([self.score(each) for each in self.answers(firsts, seconds)])
+        """(n,) the score of each pair of texts; higher is better."""
+        answers = self.answers(firsts, seconds)
+        return np.array([each.relevance() for each in answers], dtype=np.float64)

@@ -28,7 +28,7 @@ from tidybert.inference.answer_files import (
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import Predictor
 from tidybert.storage.part_file import Written, new_file
-from tidybert.tasks.text_task import TextTask
+from tidybert.tasks.answer import Answered, LabelledAnswer
 
 Advance = Callable[[int], None]
 
@@ -137,14 +137,14 @@ class PredictJob(TextJob):
         """Raises UsageError too for a form of answers that the task does not have."""
         opened: Predictor = Predictor(self.model, **self.options)
         task = opened.task
-        if self.official and task.name != "answer":
+        if self.official and task.answer is not Answered:
             raise UsageError(
                 f"{param('official_format')} is for answers to questions, but {self.model} was "
                 f"trained to {task.name}"
             )
         if self.top_k is not None:
-            names = task.names if isinstance(task, TextTask) else ()
-            if not names or self.official:
+            names = task.names
+            if not issubclass(task.answer, LabelledAnswer) or self.official:
                 raise UsageError(
                     f"{param('top_k')} is for models that classify, and their usual output"
                 )

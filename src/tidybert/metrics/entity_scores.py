@@ -8,11 +8,12 @@ without a word of its type before it begins an entity.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, Required, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.metrics.metric import Metric, declared
 from tidybert.metrics.text_scores import by_label, precision_recall_f1, ratio
 
 NO_TYPE: Final = "_"
@@ -22,6 +23,18 @@ NO_TYPE: Final = "_"
 _SAME_AS: Final = {"L": "E", "U": "S"}
 
 Tags = Sequence[str]
+
+
+@declared
+class TagScores(TypedDict, total=False):
+    """Scores of entities, all but macro_f1; or of tags that mark none, accuracy and macro_f1."""
+
+    f1: Annotated[float, Metric("F1 of entities: type, first and last word are right")]
+    precision: Annotated[float, Metric("fraction of the entities found that are right")]
+    recall: Annotated[float, Metric("fraction of the right entities that are found")]
+    accuracy: Required[Annotated[float, Metric("fraction of the words with the right tag")]]
+    macro_f1: Annotated[float, Metric("mean F1 of the tags, however rare")]
+    per_label: Required[dict[str, dict[str, float]]]
 
 
 class Entity(NamedTuple):
@@ -108,10 +121,9 @@ class TagCounts:
         return cls(tuple(names), counts, words, of_entities)
 
     def scores(self, chosen: npt.NDArray[np.int64] | None = None) -> dict[str, float]:
-        """Scores of all sentences, or of those with the ``chosen`` indices, which may repeat.
+        """TagScores of all sentences, or of those with the ``chosen`` indices, which may repeat.
 
-        For entities: precision, recall and f1 over all types together, and accuracy of words.  For
-        other tags: accuracy, and macro_f1, the mean F1 of the tags that occur.  An undefined score
+        They are over all types together; macro_f1 is over the tags that occur.  An undefined score
         (nothing predicted, nothing true) is 0.0, never NaN.
         """
         counts, words = self._sums(chosen)

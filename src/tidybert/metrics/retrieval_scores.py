@@ -6,10 +6,12 @@ InformationRetrievalEvaluator, for texts that are relevant or not.  Q queries, N
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+
+from tidybert.metrics.metric import Metric, declared
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -18,6 +20,30 @@ RECALLS: Final = (1, 10, 100)
 CUT: Final = 10
 """Texts that MRR@10 and nDCG@10 look at."""
 _QUERIES_AT_ONCE: Final = 256
+
+
+@declared
+class VectorScores(TypedDict, total=False):
+    """Correlations of pairs with scores; otherwise the scores of a search."""
+
+    spearman: Annotated[
+        float,
+        Metric("correlation of the ranks of cosines and scores; 0 is chance, 1 is perfect", -1),
+    ]
+    pearson: Annotated[float, Metric("linear correlation of cosines and scores", -1)]
+    ndcg_at_10: Annotated[
+        float, Metric("gain of the right texts among the nearest 10, discounted by rank")
+    ]
+    mrr_at_10: Annotated[
+        float, Metric("mean of 1 / rank of the first right text, 0 beyond the nearest 10")
+    ]
+    map: Annotated[float, Metric("mean average precision over the ranks of all right texts")]
+    accuracy_at_1: Annotated[float, Metric("share of the queries whose nearest text is right")]
+    recall_at_1: Annotated[float, Metric("share of the right texts that are the nearest")]
+    recall_at_10: Annotated[float, Metric("share of the right texts among the nearest 10")]
+    recall_at_100: Annotated[float, Metric("share of the right texts among the nearest 100")]
+    num_queries: int
+    num_texts: int
 
 
 @dataclass(frozen=True)
@@ -81,14 +107,9 @@ def _rank(scores: npt.NDArray[np.float32], place: int) -> int:
 
 
 def retrieval_scores(ranks: Sequence[Indices]) -> dict[str, Floats]:
-    """The scores of each query by name, (Q,) each; their means are the metrics.
+    """The scores of each query by name, (Q,) each; their means are the VectorScores.
 
-    accuracy_at_1: whether the first text is relevant.  recall_at_k: the share of the relevant texts
-    among the first k.  mrr_at_10: one over the rank of the first relevant text, 0 beyond 10.
-    ndcg_at_10: discounted gain over the best possible one.  map: average precision over all texts.
-
-    Args:
-        ranks: of each query's relevant texts, ascending, from 1.
+    ``ranks`` are those of each query's relevant texts, ascending, from 1.
     """
     discounts = 1 / np.log2(np.arange(2, CUT + 2))
     best = np.cumsum(discounts)

@@ -10,11 +10,12 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, Required, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.metrics.metric import Metric, declared
 from tidybert.metrics.text_scores import Floats
 
 Bools = npt.NDArray[np.bool_]
@@ -22,6 +23,26 @@ Bools = npt.NDArray[np.bool_]
 _ARTICLES: Final = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
 _SPLIT: Final = ("has_ans", "no_ans")
+
+
+@declared
+class QuestionScores(TypedDict, total=False):
+    """SQuAD 1.1's two scores, and 2.0's where a model may give no answer."""
+
+    exact_match: Required[
+        Annotated[float, Metric("fraction of the answers that are right to the word")]
+    ]
+    f1: Required[Annotated[float, Metric("mean overlap in words with the right answer")]]
+    has_ans_exact: Annotated[float, Metric("exact match where there is an answer")]
+    has_ans_f1: Annotated[float, Metric("F1 where there is an answer")]
+    has_ans_total: int
+    no_ans_exact: float
+    no_ans_f1: Annotated[float, Metric("fraction found to have no answer, of those without")]
+    no_ans_total: int
+    best_exact: Annotated[float, Metric("exact match with the best threshold for no answer")]
+    best_exact_threshold: float
+    best_f1: Annotated[float, Metric("F1 with the best threshold for no answer")]
+    best_f1_threshold: float
 
 
 class BestThreshold(NamedTuple):

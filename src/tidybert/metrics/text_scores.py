@@ -6,10 +6,13 @@ score (for a label that is never true or never predicted) is 0.0, never NaN, and
 
 import unicodedata
 from collections.abc import Sequence
-from typing import Any, Final
+from math import inf
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+
+from tidybert.metrics.metric import Metric, declared
 
 # Scores of predicted classes: accuracy, F1, Matthews, per class, and the confusion matrix.
 #
@@ -19,6 +22,19 @@ import numpy.typing as npt
 SMALLEST_PROBABILITY: Final = 1e-15
 
 Floats = npt.NDArray[np.float64]
+
+
+@declared
+class ClassScores(TypedDict):
+    """Scores of predicted classes; f1 and log_loss are there for two classes, and probabilities."""
+
+    accuracy: Annotated[float, Metric("fraction of the examples that are right")]
+    macro_f1: Annotated[float, Metric("mean F1 of the classes, however rare")]
+    matthews: Annotated[float, Metric("correlation from -1 to 1; 0 is chance, 1 is perfect", -1)]
+    f1: NotRequired[Annotated[float, Metric("F1 of the class {positive}")]]
+    log_loss: Annotated[float, Metric("mean of -ln(probability of the right class)", most=inf)]
+    confusion_matrix: list[list[int]]
+    per_label: dict[str, dict[str, float]]
 
 
 def classification_metrics(
@@ -33,12 +49,10 @@ def classification_metrics(
         labels, predictions: (B,) integers, indices into ``label_names``.
         probabilities: (B, len(label_names)), for log_loss.
 
-    Returns:
-        accuracy; macro_f1, the mean F1 of the classes that occur in labels or predictions;
-        matthews, 0.0 if either holds only one class; f1, for two classes, of the class with index 1
-        (as GLUE scores MRPC and QQP); log_loss, the mean of -ln p(label), with probabilities;
-        per_label, precision, recall, f1 and support by name; and confusion_matrix, a row a true
-        class and a column a predicted one.
+    Returns the ClassScores.  macro_f1 is over the classes that occur in labels or predictions;
+    matthews is 0.0 if either holds only one class; f1 is that of the class with index 1 (as GLUE
+    scores MRPC and QQP); per_label has precision, recall, f1 and support by name; a row of
+    confusion_matrix is a true class and a column a predicted one.
 
     Raises:
         ValueError: no example, other shapes, or indices out of range.
@@ -155,6 +169,20 @@ DEFAULT_THRESHOLD: Final = 0.5
 LEAST_POSITIVES: Final = 10
 
 
+@declared
+class LabelSetScores(TypedDict):
+    """Scores of predicted sets of labels."""
+
+    micro_f1: Annotated[float, Metric("F1 of all decisions together")]
+    macro_f1: Annotated[float, Metric("mean F1 of the labels, however rare")]
+    subset_accuracy: Annotated[float, Metric("fraction of the texts whose labels are all right")]
+    hamming_loss: Annotated[float, Metric("fraction of the decisions that are wrong")]
+    macro_average_precision: Annotated[
+        float, Metric("mean over labels of the precision at every recall")
+    ]
+    per_label: dict[str, dict[str, float | None]]
+
+
 def multi_label_metrics(
     labels: npt.ArrayLike,
     predictions: npt.ArrayLike,
@@ -201,26 +229,24 @@ class MultiLabelScorer:
     ) -> None:
         self.labels = _indicators(labels, "labels")
         self.predictions = _indicators(predictions, "predictions")
-        scores = np.asarray(probabilities, dtype=np.float64)
-        if not self.labels.shape == self.predictions.shape == scores.shape:
+        given = np.asarray(probabilities, dtype=np.float64)
+        if not self.labels.shape == self.predictions.shape == given.shape:
             raise ValueError(
                 f"labels of shape {self.labels.shape}, predictions of {self.predictions.shape} "
-                f"and probabilities of {scores.shape} were given; one shape is expected"
+                f"and probabilities of {given.shape} were given; one shape is expected"
             )
         if not self.labels.size:
             raise ValueError("no example was given; metrics need one at least")
-        if not np.isfinite(scores).all():
+        if not np.isfinite(given).all():
             raise ValueError("probabilities must be finite")
         self._hits = self.labels & self.predictions
         self._num_wrong = (self.labels ^ self.predictions).sum(axis=1)
-        self._ranked = [_Ranked(*pair) for pair in zip(self.labels.T, scores.T, strict=True)]
+        self._ranked = [_Ranked(*pair) for pair in zip(self.labels.T, given.T, strict=True)]
 
     def __call__(self, indices: npt.NDArray[np.integer[Any]]) -> dict[str, float]:
-        """The scores of the examples with these indices, which may repeat.
+        """The LabelSetScores but per_label, of the examples with these indices, which may repeat.
 
-        micro_f1 over all decisions; macro_f1, the mean of the labels' F1; subset_accuracy, the
-        share of examples whose labels are all right; hamming_loss, the share of wrong decisions;
-        and macro_average_precision, which depends only on the order of the probabilities.
+        macro_average_precision depends only on the order of the probabilities.
         """
         times = np.bincount(indices, minlength=len(self.labels))
         hits, support, predicted = self.counts(times)
@@ -304,11 +330,28 @@ def _indicators(values: npt.ArrayLike, name: str) -> Matrix:
     return array.astype(np.bool_)
 
 
+@declared
+class ChoiceScores(TypedDict):
+    """Scores of the choices of questions."""
+
+    accuracy: Annotated[float, Metric("fraction of the examples whose right choice is chosen")]
+    log_loss: Annotated[float, Metric("mean of -ln(probability of the right choice)", most=inf)]
+
+
 # Scores of predicted numbers: Pearson's and Spearman's correlation, and mean squared error.
 
 
+@declared
+class NumberScores(TypedDict):
+    """Scores of predicted numbers."""
+
+    pearson: Annotated[float, Metric("linear correlation; 0 is chance, 1 is perfect", -1)]
+    spearman: Annotated[float, Metric("correlation of the ranks", -1)]
+    mse: Annotated[float, Metric("mean squared error, in the scores' units squared", most=inf)]
+
+
 def regression_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> dict[str, float]:
-    """Score predicted numbers, both (B,) and finite: pearson, spearman, mse.
+    """The NumberScores of labels and predictions, both (B,) and finite.
 
     An undefined correlation, with a constant or for one example, is 0.0 and never NaN: a model that
     always gives the same answer has learned nothing.

@@ -34,6 +34,7 @@ from tidybert.storage.model_files import (
     METRICS_FILE,
     checkpoints_by_step,
 )
+from tidybert.tasks.answer import LabelledAnswer, Scored, TaskAnswer
 from tidybert.tasks.questions.question_features import ContextWindow
 from tidybert.tokenization.vocabulary import MASK_TOKEN
 
@@ -255,7 +256,8 @@ def answer(model: PageModel, text: str, question: str) -> dict[str, Any]:
     examples = predictor.task.from_texts([question], [text])
     features = predictor.task.features(examples, model.tokenizer, predictor.max_seq_length)
     outputs = run_features(predictor.task, predictor.model, features)
-    (found,) = predictor.task.answers(outputs, features, examples).predictions()
+    (answered,) = predictor.task.answers(outputs, features, examples).predictions()
+    found = answered.own()
     pieces: list[dict[str, Any]] = []
     for one, logits in zip(features, outputs, strict=True):
         window: ContextWindow = one.place
@@ -305,8 +307,7 @@ def classify(
             f"the text has {len(encoding)} tokens, and the model reads "
             f"{predictor.max_seq_length}: shorten it"
         )
-    pairs = [pair] if pair else None
-    (found,) = predictor.predict([text], pairs)
+    found = predictor.predict([text], [pair] if pair else None)[0]
     explain, given = model.explainer.attributions, (text, pair or None)
     gradients = explain(*given, method="integrated-gradients")
     quick = explain(*given, method="gradient-x-input", target=_target(gradients.target))
@@ -352,9 +353,11 @@ def _target(label: str) -> str | None:
 
 
 def _shown_answer(found: dict[str, Any]) -> dict[str, Any]:
-    scores = found.get("scores")
-    shown = found.get("labels", [found.get("label")])
-    return {"labels": shown, "scores": scores, "value": found.get("value")}
+    answer = TaskAnswer.of(found)
+    if isinstance(answer, Scored):
+        return {"labels": [None], "scores": None, "value": answer.value}
+    assert isinstance(answer, LabelledAnswer)
+    return {"labels": answer.given, "scores": answer.scores, "value": None}
 
 
 def _rerun(

@@ -19,6 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tidybert.data.corrections import COLUMN, csv_text
+from tidybert.metrics.metric import scale_of
 from tidybert.reporting import pictures
 from tidybert.reporting.drawing import element, picture_style, shown
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_text
@@ -74,7 +75,7 @@ def environment() -> Environment:
         each.__name__: each
         for each in (
             *(number, share, between, beginning, facts, columns, cells, weakest_first),
-            *(main_metrics, sha256, last_part, breakable, spaced, pictures.token_range),
+            *(scale_of, main_metrics, sha256, last_part, breakable, spaced, pictures.token_range),
         )
     }
     made.globals["pictures"] = pictures

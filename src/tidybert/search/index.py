@@ -1,7 +1,7 @@
 """Index: open an index of texts once, and search it exactly."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +21,7 @@ from tidybert.inference.loading import ShowsFacts
 from tidybert.inference.predictor import CrossEncoder
 from tidybert.modeling.kernels.nearest_vectors import top_k as nearest
 from tidybert.search.index_files import open_state, open_vectors, text_batches
+from tidybert.tasks.answer import TaskAnswer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,15 +62,13 @@ class Hit:
 # A second ranking: what a cross-encoder says of a query and each text that was found.
 
 
-def reordered(
-    hits: Sequence[Hit], encoder: CrossEncoder, answers: Sequence[Mapping[str, Any]]
-) -> list[Hit]:
+def reordered(hits: Sequence[Hit], answers: Sequence[TaskAnswer]) -> list[Hit]:
     """The same hits with their scores, the best first; equal ones stay in their order.
 
-    ``answers``: that of the encoder's predictor to each pair of query and text.
+    ``answers``: a cross-encoder's to each pair of query and text.
     """
     found = [
-        replace(hit, rerank_score=encoder.score(answer), rerank_truncated=answer["truncated"])
+        replace(hit, rerank_score=answer.relevance(), rerank_truncated=answer.read.truncated)
         for hit, answer in zip(hits, answers, strict=True)
     ]
     return sorted(found, key=lambda hit: -(hit.rerank_score or 0.0))
@@ -206,7 +205,7 @@ class Index(ShowsFacts):
         if rerank is not None:
             for number, (query, hits) in enumerate(zip(asked, found, strict=True)):
                 answers = rerank.answers([query] * len(hits), [hit.text for hit in hits])
-                found[number] = reordered(hits, rerank, answers)[:count]
+                found[number] = reordered(hits, answers)[:count]
         return found[0] if isinstance(queries, str) else found
 
     def nearest(self, vectors: npt.NDArray[np.float32], top_k: int) -> list[list[Hit]]:

@@ -39,6 +39,7 @@ from tidybert.server.work_queue import (
     num_characters,
     slices,
 )
+from tidybert.tasks.answer import TaskAnswer
 from tidybert.tokenization.tokenizer import Encoding
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -216,11 +217,8 @@ class AskedModel:
         text_pairs: Sequence[Any] | None = None,
         *,
         truncate: bool = False,
-    ) -> list[dict[str, Any]]:
-        """One answer an input, as ``Predictor.predict`` takes and gives them.
-
-        Each says num_tokens and whether its input was truncated.
-        """
+    ) -> list[TaskAnswer]:
+        """One answer an input, as ``Predictor.predict`` takes and gives them."""
         lane, predictor = lane_of(self.model, PREDICT), self.model.predictor
         assert predictor is not None
         task, stages = predictor.task, self.engine.stages
@@ -236,12 +234,8 @@ class AskedModel:
 
         def answers(
             part: Sequence[Any], made: Sequence[Features], rows: Sequence[Rows]
-        ) -> list[dict[str, Any]]:
-            found = task.answers(rows, made, part)
-            return [
-                {**answer, "num_tokens": one.num_tokens, "truncated": one.truncated}
-                for answer, one in zip(found.predictions(), found.first_features, strict=True)
-            ]
+        ) -> list[TaskAnswer]:
+            return task.answers(rows, made, part).predictions()
 
         async with admitted(self.engine, self.client, len(texts)):
             asked = await stages.tokenise(num_characters(texts, text_pairs), examples)

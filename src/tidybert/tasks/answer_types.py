@@ -1,9 +1,15 @@
-"""The keys of each task's answers, for programs and type checkers; loads no torch.
+"""The keys of each task's answers and metrics, for programs and type checkers; loads no torch.
 
 A label is what training was given: a text, or an integer, a boolean, a member of an enum.
 """
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+
+from tidybert.metrics.entity_scores import TagScores
+from tidybert.metrics.retrieval_scores import VectorScores
+from tidybert.metrics.squad_scores import QuestionScores
+from tidybert.metrics.text_scores import ChoiceScores, ClassScores, LabelSetScores, NumberScores
+from tidybert.tasks.answer import FoundEntity, RankedSpan
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -13,6 +19,8 @@ else:
     from typing import TypeVar
 
     Answer = TypeVar("Answer")
+
+# --- answers, written from tasks/answer.py
 
 
 class Read(TypedDict):
@@ -55,15 +63,6 @@ class ChoiceAnswer(Read):
     scores: list[float]
 
 
-class RankedSpan(TypedDict):
-    """A possible answer to a question, its characters in the text, and its probability."""
-
-    answer: str
-    start: int
-    end: int
-    score: float
-
-
 class SpanAnswer(Read):
     """answer: the best answer, "" without characters for none, and the next best ones."""
 
@@ -75,16 +74,6 @@ class SpanAnswer(Read):
     n_best: list[RankedSpan]
     null_score: NotRequired[float]
     null_score_diff: NotRequired[float | None]
-
-
-class FoundEntity(TypedDict):
-    """An entity, its characters in the text, and the mean probability of its words' tags."""
-
-    type: str
-    text: str
-    start: int
-    end: int
-    score: float
 
 
 class TagAnswer(Read):
@@ -103,9 +92,7 @@ class VectorAnswer(Read):
     similarity: NotRequired[float]
 
 
-# The keys of each task's metrics, for programs and type checkers; loads no torch.
-#
-# ``tidybert.evaluate`` gives them together with the counts of how the data were read.
+# --- metrics
 
 
 class Counts(TypedDict):
@@ -123,86 +110,29 @@ class Counts(TypedDict):
     computed_in: str
 
 
-class ClassMetrics(Counts):
-    """classify: see ``metrics.classification_scores``; f1 is that of the second of two classes."""
-
-    accuracy: float
-    macro_f1: float
-    matthews: float
-    f1: NotRequired[float]
-    log_loss: float
-    confusion_matrix: list[list[int]]
-    per_label: dict[str, dict[str, float]]
+class ClassMetrics(ClassScores, Counts):
+    """classify: f1 is that of the second of two classes."""
 
 
-class LabelSetMetrics(Counts):
-    """classify with multi_label: see ``metrics.multi_label_scores``.
-
-    A label's threshold in per_label is None where none was tuned.
-    """
-
-    micro_f1: float
-    macro_f1: float
-    subset_accuracy: float
-    hamming_loss: float
-    macro_average_precision: float
-    per_label: dict[str, dict[str, float | None]]
+class LabelSetMetrics(LabelSetScores, Counts):
+    """classify with multi_label: a label's threshold is None where none was tuned."""
 
 
-class ScoreMetrics(Counts):
-    """regress: see ``metrics.regression_scores``."""
-
-    pearson: float
-    spearman: float
-    mse: float
+class ScoreMetrics(NumberScores, Counts):
+    """regress: correlations, and the error."""
 
 
-class ChoiceMetrics(Counts):
+class ChoiceMetrics(ChoiceScores, Counts):
     """choose: the share of right choices, and the mean loss."""
 
-    accuracy: float
-    log_loss: float
 
-
-class SpanMetrics(Counts):
+class SpanMetrics(QuestionScores, Counts):
     """answer: SQuAD 1.1's two metrics, and 2.0's where a model may give no answer."""
 
-    exact_match: float
-    f1: float
-    has_ans_exact: NotRequired[float]
-    has_ans_f1: NotRequired[float]
-    has_ans_total: NotRequired[int]
-    no_ans_exact: NotRequired[float]
-    no_ans_f1: NotRequired[float]
-    no_ans_total: NotRequired[int]
-    best_exact: NotRequired[float]
-    best_exact_threshold: NotRequired[float]
-    best_f1: NotRequired[float]
-    best_f1_threshold: NotRequired[float]
 
-
-class TagMetrics(Counts):
+class TagMetrics(TagScores, Counts):
     """tag: precision, recall and f1 of entities, or macro_f1 of tags that mark none."""
 
-    accuracy: float
-    precision: NotRequired[float]
-    recall: NotRequired[float]
-    f1: NotRequired[float]
-    macro_f1: NotRequired[float]
-    per_label: dict[str, dict[str, float]]
 
-
-class VectorMetrics(Counts):
-    """embed: correlations of pairs with scores; else see ``metrics.retrieval_scores``."""
-
-    spearman: NotRequired[float]
-    pearson: NotRequired[float]
-    accuracy_at_1: NotRequired[float]
-    recall_at_1: NotRequired[float]
-    recall_at_10: NotRequired[float]
-    recall_at_100: NotRequired[float]
-    mrr_at_10: NotRequired[float]
-    ndcg_at_10: NotRequired[float]
-    map: NotRequired[float]
-    num_queries: NotRequired[int]
-    num_texts: NotRequired[int]
+class VectorMetrics(VectorScores, Counts):
+    """embed: correlations of pairs with scores; else the scores of a search."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tidybert.data.checks import E
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import window_counts
+from tidybert.tasks.answer import Read, TaskAnswer
 
 Outputs = Sequence[npt.NDArray[np.float32]]
 """The model's rows for each of the features, as many as the task's ``unit`` makes."""
@@ -94,8 +95,8 @@ class Answers(ABC, Generic[T, E]):
         """
 
     @abstractmethod
-    def prediction(self, number: int) -> dict[str, Any]:
-        """The answer to one example, as ``tidybert predict`` prints it."""
+    def prediction(self, number: int) -> TaskAnswer | dict[str, Any]:
+        """The answer to one example, or its dict, without how the example was read."""
 
     @abstractmethod
     def judgement(self, number: int) -> Judgement:
@@ -110,9 +111,19 @@ class Answers(ABC, Generic[T, E]):
         """One a query, for a report; none where an answer is not a search."""
         return ()
 
-    def predictions(self) -> list[dict[str, Any]]:
+    def read(self, number: int) -> Read:
+        """How one example was read."""
+        one = self.first_features[number]
+        return Read(num_tokens=one.num_tokens, truncated=one.truncated)
+
+    def predictions(self) -> list[TaskAnswer]:
         """One answer an example, in order."""
-        return [self.prediction(number) for number in range(len(self.examples))]
+        found = []
+        for number in range(len(self.examples)):
+            one = self.prediction(number)
+            answer = one if isinstance(one, TaskAnswer) else TaskAnswer.of(one)
+            found.append(replace(answer, read=self.read(number)))
+        return found
 
     def judgements(self) -> Iterator[Judgement]:
         """One an example, in order, each made when it is asked for."""

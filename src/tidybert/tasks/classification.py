@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,8 +18,10 @@ from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample, label_names
 from tidybert.metrics.calibration import fit_temperature
-from tidybert.metrics.text_scores import classification_metrics
+from tidybert.metrics.metric import meanings_of
+from tidybert.metrics.text_scores import ClassScores, classification_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.tasks.answer import Classified
 from tidybert.tasks.answers import Floats, Indices, Judgement, only_numbers, softmax
 from tidybert.tasks.task import labels_of, refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import ClassOptions
@@ -54,14 +56,10 @@ class ClassAnswers(TextAnswers["Classification"]):
         )
         return found if chosen is None else only_numbers(found)
 
-    def prediction(self, number: int) -> dict[str, Any]:
+    def prediction(self, number: int) -> Classified:
         scores = self.class_probabilities[number].tolist()
-        best = int(self.best[number])
-        return {
-            "label": self.task.names[best],
-            "score": scores[best],
-            "scores": dict(zip(self.task.names, scores, strict=True)),
-        }
+        best, names = int(self.best[number]), self.task.names
+        return Classified(names[best], scores[best], dict(zip(names, scores, strict=True)))
 
     def judgement(self, number: int) -> Judgement:
         scores = self.class_probabilities[number]
@@ -90,17 +88,11 @@ class Classification(TextTask):
 
     name = "classify"
     probe_share = 0.5
-    answers_class = ClassAnswers
+    answer, answers_class = Classified, ClassAnswers
     metric = "accuracy"
     problem_type = "single_label_classification"
     options_class = ClassOptions
-    meanings: ClassVar[Mapping[str, str]] = {
-        "accuracy": "fraction of the examples that are right",
-        "macro_f1": "mean F1 of the classes, however rare",
-        "matthews": "correlation from -1 to 1; 0 is chance, 1 is perfect",
-        "f1": "F1 of the class {positive}",
-        "log_loss": "mean of -ln(probability of the right class)",
-    }
+    meanings = meanings_of(ClassScores)
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ binary cross-entropy over its labels, as in transformers.
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,14 +27,17 @@ from tidybert.errors import LINE, ConfigError, DataError, param
 from tidybert.files.text_examples import TextExample, label_names, label_order
 from tidybert.files.text_files import read_examples
 from tidybert.metrics.calibration import fit_temperature
+from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import (
     DEFAULT_THRESHOLD,
+    LabelSetScores,
     MultiLabelScorer,
     f1_thresholds,
     multi_label_metrics,
 )
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.modeling.kernels.transfer import to_device
+from tidybert.tasks.answer import LabelSet
 from tidybert.tasks.answers import Floats, Judgement
 from tidybert.tasks.task import refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import MultiLabelOptions
@@ -74,12 +77,9 @@ class LabelSetAnswers(TextAnswers["MultiLabelClassification"]):
             each["threshold"] = self.task.thresholds.get(name)
         return found
 
-    def prediction(self, number: int) -> dict[str, Any]:
-        scores = self.probabilities[number].tolist()
-        return {
-            "labels": self._named(self.decisions[number]),
-            "scores": dict(zip(self.task.names, scores, strict=True)),
-        }
+    def prediction(self, number: int) -> LabelSet:
+        scores = dict(zip(self.task.names, self.probabilities[number].tolist(), strict=True))
+        return LabelSet(self._named(self.decisions[number]), scores)
 
     def judgement(self, number: int) -> Judgement:
         """An answer is right where all its labels are; its probability is the product of theirs."""
@@ -112,19 +112,13 @@ class MultiLabelClassification(TextTask):
     """
 
     name = "multi-label"
-    answers_class = LabelSetAnswers
+    answer, answers_class = LabelSet, LabelSetAnswers
     read = read_examples.with_details(multi_label=True)
     # It needs no threshold, and thresholds are tuned only when training has ended.
     metric = "macro_average_precision"
     problem_type = "multi_label_classification"
     options_class = MultiLabelOptions
-    meanings: ClassVar[Mapping[str, str]] = {
-        "micro_f1": "F1 of all decisions together",
-        "macro_f1": "mean F1 of the labels, however rare",
-        "subset_accuracy": "fraction of the texts whose labels are all right",
-        "hamming_loss": "fraction of the decisions that are wrong",
-        "macro_average_precision": "mean over labels of the precision at every recall",
-    }
+    meanings = meanings_of(LabelSetScores)
 
     def __init__(
         self,

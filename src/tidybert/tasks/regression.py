@@ -1,8 +1,8 @@
 """regress: a single text or a pair to a score (STS-B, paper 4.1): squared error on one output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,10 @@ from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, DataError, param
 from tidybert.files.text_examples import TextExample, finite_number
 from tidybert.files.text_files import read_examples
-from tidybert.metrics.text_scores import regression_metrics
+from tidybert.metrics.metric import meanings_of
+from tidybert.metrics.text_scores import NumberScores, regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
+from tidybert.tasks.answer import Scored
 from tidybert.tasks.answers import Indices, Judgement
 from tidybert.tasks.task import labels_of
 from tidybert.tasks.task_options import TextOptions
@@ -44,8 +46,8 @@ class ScoreAnswers(TextAnswers["Regression"]):
         which = slice(None) if chosen is None else chosen
         return regression_metrics(self.scores[which], self.values[which])
 
-    def prediction(self, number: int) -> dict[str, Any]:
-        return {"value": float(self.values[number])}
+    def prediction(self, number: int) -> Scored:
+        return Scored(float(self.values[number]))
 
     def judgement(self, number: int) -> Judgement:
         return Judgement(
@@ -62,16 +64,12 @@ class Regression(TextTask):
     """Mean squared error; the output is in the units of the labels."""
 
     name = "regress"
-    answers_class = ScoreAnswers
+    answer, answers_class = Scored, ScoreAnswers
     stratified = False
     read = read_examples.with_details(scores=True)
     metric = "pearson"
     problem_type = "regression"
-    meanings: ClassVar[Mapping[str, str]] = {
-        "pearson": "linear correlation; 0 is chance, 1 is perfect",
-        "spearman": "correlation of the ranks",
-        "mse": "mean squared error, in the scores' units squared",
-    }
+    meanings = meanings_of(NumberScores)
 
     @classmethod
     def from_examples(

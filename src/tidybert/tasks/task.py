@@ -24,6 +24,7 @@ from tidybert.errors import LINE, ConfigError, DataError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.rows import count_of
 from tidybert.modeling.kernels.transfer import to_device
+from tidybert.tasks.answer import OwnAnswer, TaskAnswer
 from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
@@ -67,6 +68,8 @@ class Task(ABC, Generic[E]):
     """transformers' name of the loss."""
     meanings: ClassVar[Mapping[str, str]]
     """A few words about each metric, in the order of the table that shows them."""
+    answer: ClassVar[type[TaskAnswer]] = OwnAnswer
+    """What it answers to one example."""
     answers_class: ClassVar[type[Answers[Any, Any]]]
     """Its answers; a task may override ``answers`` instead."""
     options_class: ClassVar[type[TaskOptions]] = TaskOptions

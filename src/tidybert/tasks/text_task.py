@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -27,6 +28,7 @@ from tidybert.errors import LINE, DataError, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
+from tidybert.tasks.answer import Read
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import Task
 from tidybert.tasks.task_options import TextOptions
@@ -186,13 +188,11 @@ class TextAnswers(Answers[T, TextExample]):
         """Each example's label, as ``add_labels`` set it."""
         return [one.label for one in self.first_features]
 
-    def predictions(self) -> list[dict[str, Any]]:
-        """One an example, with num_windows where texts are read in windows."""
-        found = super().predictions()
-        if self.task.long_texts.mode == "windows":
-            for answer, count in zip(found, self.windows_of_each.tolist(), strict=True):
-                answer["num_windows"] = count
-        return found
+    def read(self, number: int) -> Read:
+        found = super().read(number)
+        if self.task.long_texts.mode != "windows":
+            return found
+        return replace(found, num_windows=int(self.windows_of_each[number]))
 
     def place(self, number: int) -> dict[str, Any]:
         """The fields of every judgement that do not depend on the answer."""

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tasks.fixed_outputs import dicts_of, make_features
 
 from tidybert.cli import main as shell
 from tidybert.configuration import BertConfig
@@ -160,7 +161,7 @@ def test_an_answer_has_the_choice_its_text_and_every_probability() -> None:
     examples = [example("c", ["x", "y"]), example("c", ["p", "q", "r"])]
     outputs = rows_of([0, math.log(3)], [1e4, 0, 0])
 
-    first, second = MultipleChoice().answers(outputs, [], examples).predictions()
+    first, second = dicts_of(MultipleChoice().answers(outputs, make_features(2), examples))
 
     assert (first["choice"], first["text"]) == (1, "y")
     assert first["score"] == pytest.approx(0.75)

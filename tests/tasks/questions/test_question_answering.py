@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.tasks.fixed_outputs import dicts_of
 from torch import nn
 from torch.nn import functional
 
@@ -314,7 +315,7 @@ def test_judgements_and_scores_of_a_choice_agree_with_the_metrics(
     assert np.mean([one.correct for one in judgements]) == pytest.approx(metrics["f1"])
     assert {one.expected for one in judgements if not one.row % 3} == {"no answer"}
     for one, answer in zip(
-        judgements, task.answers(outputs, features, examples).predictions(), strict=True
+        judgements, dicts_of(task.answers(outputs, features, examples)), strict=True
     ):
         assert one.predicted == (answer["answer"] or "no answer")
         assert one.confidence == answer["score"]

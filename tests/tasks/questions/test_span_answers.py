@@ -40,7 +40,7 @@ def ranked(one: QuestionExample, scores: SpanScores, **given: Any) -> RankedAnsw
 
 
 def predict(scores: SpanScores, threshold: float = 0.0, **given: Any) -> dict[str, Any]:
-    answer = ranked(example(), scores, **given).prediction(threshold)
+    answer = ranked(example(), scores, **given).prediction(threshold).as_dict()
     json.dumps(answer, allow_nan=False)
     return answer
 

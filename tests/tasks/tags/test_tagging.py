@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.tasks.fixed_outputs import dicts_of
 from torch import Tensor, nn
 
 from tidybert.configuration import BertConfig
@@ -55,7 +56,7 @@ def says(task: Tagging, features: list[Features], wanted: dict[int, str]) -> lis
 
 def answers(task: Tagging, examples: list[TaggedExample], wanted: dict[int, str]) -> list[Any]:
     features = task.features(examples, TOKENIZER, 32)
-    return task.answers(says(task, features, wanted), features, examples).predictions()
+    return dicts_of(task.answers(says(task, features, wanted), features, examples))
 
 
 # From the training data to a task, and back
@@ -258,7 +259,7 @@ def test_the_score_of_an_entity_is_the_mean_of_its_words() -> None:
     outputs[2, 2], outputs[2, 0] = np.log(0.6), np.log(0.4)
     outputs[3, 0] = 0
 
-    (answer,) = task.answers([outputs], features, examples).predictions()
+    (answer,) = dicts_of(task.answers([outputs], features, examples))
 
     (entity,) = answer["entities"]
     assert entity["score"] == pytest.approx(0.75)
@@ -271,7 +272,7 @@ def test_other_tags_are_answered_with_a_score_a_word() -> None:
     features = task.features(examples, TOKENIZER, 8)
     outputs = np.log(np.array([[1, 1], [3, 1], [1, 4], [1, 1]], dtype=np.float32))
 
-    (answer,) = task.answers([outputs], features, examples).predictions()
+    (answer,) = dicts_of(task.answers([outputs], features, examples))
 
     assert answer == {
         "words": ["a", "b"],
@@ -303,7 +304,7 @@ def test_a_word_is_answered_by_the_window_with_most_context() -> None:
         for one, tag in zip(features, (1, 3, 2), strict=True)
     ]
 
-    (answer,) = task.answers(outputs, features, examples).predictions()
+    (answer,) = dicts_of(task.answers(outputs, features, examples))
 
     assert answer["tags"] == ["B-x"] * 3 + ["B-y"] * 2 + ["B-x", "I-x"]
 
@@ -320,7 +321,7 @@ def test_every_word_of_any_text_has_a_tag(
     examples = [*Tagging.from_texts(texts, None), *Tagging.from_texts([texts], None)]
     features = task.features(examples, TOKENIZER, max_seq_length)
 
-    found = task.answers(run_features(task, network, features), features, examples).predictions()
+    found = dicts_of(task.answers(run_features(task, network, features), features, examples))
 
     assert len(found) == len(texts) + 1
     for example, answer in zip(examples, found, strict=True):
@@ -415,7 +416,7 @@ def test_the_temperature_makes_the_words_probabilities_right() -> None:
 
     fitted = task.calibrated(task.answers(outputs, features, examples))
 
-    assert fitted.answers(outputs, features, examples).predictions()[0]["scores"] == [
+    assert dicts_of(fitted.answers(outputs, features, examples))[0]["scores"] == [
         pytest.approx(0.75, abs=0.01)
     ]
     assert fitted.settings() == {

@@ -134,7 +134,6 @@ def _print_table(
 ) -> tuple[int, int]:
     """Print the answers as rows of a table, as they come."""
     from tidybert.cli.answer_table import AnswerTable
-    from tidybert.inference.answer_files import likeliest
 
     table = AnswerTable(predictor.task, top_k)
     waiting: deque[Any] = deque()
@@ -145,8 +144,6 @@ def _print_table(
             yield from found
 
     def show(answer: dict[str, Any]) -> None:
-        if top_k is not None:
-            answer = {**answer, "scores": likeliest(answer["scores"], top_k)}
         table.show(waiting.popleft(), answer)
 
     return print_answers(answers, examples, file, show)

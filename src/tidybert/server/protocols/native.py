@@ -15,12 +15,12 @@ from tidybert.checkpoints.example_kinds import (
     ExampleKind,
     name_of,
 )
-from tidybert.inference.answer_files import likeliest
 from tidybert.server.door import engine_of
 from tidybert.server.faults import Refusal
 from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocols.protocol import Body, PromptName, asked_by
 from tidybert.server.served_model import ServedModel
+from tidybert.tasks.answer import LabelledAnswer, TaskAnswer
 
 router = APIRouter(prefix="/v1/models", tags=["native"])
 
@@ -115,7 +115,7 @@ async def predict(name: str, body: PredictBody, request: Request) -> JsonAnswer:
     answers = await asked.predict(texts, pairs, truncate=body.truncate)
     if body.top_k is not None:
         answers = [_top(answer, body.top_k) for answer in answers]
-    return _answered(body.inputs, answers)
+    return _answered(body.inputs, [answer.as_dict() for answer in answers])
 
 
 @router.post("/{name}/fill-mask", summary="Fill each [MASK]")
@@ -215,7 +215,7 @@ def _answered(inputs: Any, answers: list[Any]) -> JsonAnswer:
     return JsonAnswer(answers if isinstance(inputs, list) else answers[0])
 
 
-def _top(answer: dict[str, Any], top_k: int) -> dict[str, Any]:
-    if not isinstance(answer.get("scores"), dict):
+def _top(answer: TaskAnswer, top_k: int) -> TaskAnswer:
+    if not isinstance(answer, LabelledAnswer):
         raise Refusal(422, "only answers with scores by label have the likeliest", "top_k")
-    return {**answer, "scores": likeliest(answer["scores"], top_k)}
+    return answer.likeliest(top_k)

@@ -38,15 +38,20 @@ from tidybert.server.protocols.tei_routes import (
     embed,
     similarity,
 )
+from tidybert.tasks.answer import (
+    Answered,
+    Classified,
+    LabelledAnswer,
+    LabelSet,
+    Scored,
+    Tagged,
+    TaskAnswer,
+)
 from tidybert.tokenization.tokenizer import Encoding
 
 router = APIRouter(tags=["pipelines"])
 
 _SUMMARY: Final = "Answer as transformers' pipelines do"
-# What the scores of a model's labels come from.
-_FUNCTIONS: Final = {"classify": "softmax", "multi-label": "sigmoid", "regress": "none"}
-
-
 Inputs = Annotated[
     str | list[str] | TextPair | list[TextPair] | Question | list[Question] | SimilarityInputs,
     one_of(
@@ -90,9 +95,9 @@ async def pipeline(body: PipelineRequest, asked: ByPath) -> JsonAnswer:
         return await similarity(SimilarityRequest(inputs=body.inputs), asked)
     if task is None:
         return await _vectors(body, asked)
-    if task.name not in _PIPELINES:
+    if task.answer not in _PIPELINES:
         raise wrong_task(asked, "labels, tags or answers; /v1/models/NAME/predict serves all tasks")
-    answer, names = _PIPELINES[task.name]
+    answer, names = _PIPELINES[task.answer]
     _refuse_others(body, "", {"inputs", "parameters"})
     _refuse_others(body.parameters, "parameters.", {"truncate", *names})
     is_list = isinstance(body.inputs, list)
@@ -117,18 +122,17 @@ async def _vectors(body: PipelineRequest, asked: AskedModel) -> JsonAnswer:
     return await embed(request, asked)
 
 
-def _labels(asked: AskedModel, given: Any, answer: dict[str, Any], parameters: Parameters) -> Any:
+def _labels(asked: AskedModel, given: Any, answer: TaskAnswer, parameters: Parameters) -> Any:
     """{"label", "score"} by falling score, as TextClassificationPipeline with all labels."""
-    task = asked.model.task
-    assert task is not None
     wanted = parameters.function_to_apply
-    if wanted not in (None, "none", _FUNCTIONS[task.name]):
-        message = f"the scores of this model come from {_FUNCTIONS[task.name]}; or ask for none"
+    function = answer.function if isinstance(answer, LabelledAnswer) else "none"
+    if wanted not in (None, "none", function):
+        message = f"the scores of this model come from {function}; or ask for none"
         raise Refusal(422, message, "parameters.function_to_apply")
     return label_scores(answer, raw=wanted == "none", top_k=parameters.top_k)
 
 
-def _entities(asked: AskedModel, given: Any, answer: dict[str, Any], parameters: Parameters) -> Any:
+def _entities(asked: AskedModel, given: Any, answer: Tagged, parameters: Parameters) -> Any:
     """{"entity_group", "score", "word", "start", "end"} of each entity."""
 
     def encode(text: str) -> Encoding:
@@ -137,7 +141,7 @@ def _entities(asked: AskedModel, given: Any, answer: dict[str, Any], parameters:
     return entity_groups(answer, given, encode)
 
 
-def _spans(asked: AskedModel, given: Any, answer: dict[str, Any], parameters: Parameters) -> Any:
+def _spans(asked: AskedModel, given: Any, answer: Answered, parameters: Parameters) -> Any:
     """{"score", "start", "end", "answer"}; a list of them for ``top_k`` above 1."""
     top_k = parameters.top_k or 1
     allow_none = parameters.handle_impossible_answer is not False
@@ -145,12 +149,12 @@ def _spans(asked: AskedModel, given: Any, answer: dict[str, Any], parameters: Pa
     return found if top_k > 1 else found[0]
 
 
-_Pipeline = Callable[[AskedModel, Any, dict[str, Any], Parameters], Any]
-# What makes the answer of each task, and the parameters that it has.
-_PIPELINES: Final[dict[str, tuple[_Pipeline, set[str]]]] = {
-    **dict.fromkeys(_FUNCTIONS, (_labels, {"top_k", "function_to_apply"})),
-    "tag": (_entities, {"aggregation_strategy"}),
-    "answer": (_spans, {"top_k", "handle_impossible_answer"}),
+_Pipeline = Callable[[AskedModel, Any, Any, Parameters], Any]
+# What makes the shape of each kind of answer, and the parameters that it has.
+_PIPELINES: Final[dict[type[TaskAnswer], tuple[_Pipeline, set[str]]]] = {
+    **dict.fromkeys((Classified, LabelSet, Scored), (_labels, {"top_k", "function_to_apply"})),
+    Tagged: (_entities, {"aggregation_strategy"}),
+    Answered: (_spans, {"top_k", "handle_impossible_answer"}),
 }
 
 

@@ -1,6 +1,6 @@
 """What the routes of other programs' protocols share: the model, its inputs, truncation."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, Request
@@ -11,6 +11,7 @@ from tidybert.server.door import client_of, engine_of
 from tidybert.server.engine import AskedModel
 from tidybert.server.faults import WRONG_TASK, Refusal
 from tidybert.server.json_answers import JsonAnswer
+from tidybert.tasks.answer import TaskAnswer
 
 TRUNCATED_HEADER: Final = "X-Truncated"
 """How many inputs of a request were cut, for answers whose shape has no room for it."""
@@ -107,6 +108,6 @@ def with_truncation(content: Any, num_truncated: int) -> JsonAnswer:
     return JsonAnswer(content, headers={TRUNCATED_HEADER: str(num_truncated)})
 
 
-def num_truncated(answers: Sequence[Mapping[str, Any]]) -> int:
-    """How many of the objects of ``tidybert predict`` are on a text that was cut."""
-    return sum(one["truncated"] for one in answers)
+def num_truncated(answers: Sequence[TaskAnswer]) -> int:
+    """How many answers are on a text that was cut."""
+    return sum(one.read.truncated for one in answers)

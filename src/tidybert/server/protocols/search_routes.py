@@ -1,10 +1,10 @@
 """``POST /search``: the texts of the server's index that are nearest to a query."""
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Request
 from pydantic import Field
@@ -126,5 +126,5 @@ async def _reranked(
     """The hits of each query in the order of the cross-encoder; texts that are too long are cut."""
     firsts = [query for query, hits in zip(queries, found, strict=True) for _ in hits]
     seconds = [hit.text for hits in found for hit in hits]
-    answers: Iterator[dict[str, Any]] = iter(await judge.predict(firsts, seconds, truncate=True))
-    return [reordered(hits, encoder, list(islice(answers, len(hits)))) for hits in found]
+    answers = iter(await judge.predict(firsts, seconds, truncate=True))
+    return [reordered(hits, list(islice(answers, len(hits)))) for hits in found]

@@ -6,88 +6,52 @@ The shapes are those of TextClassificationPipeline, of TokenClassificationPipeli
 """
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import accumulate, groupby
-from math import log, log1p
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.tasks.answer import ABSENT, Answered, Tagged, TaskAnswer
 from tidybert.tasks.tags.tag_files import split_text
 from tidybert.tokenization.tokenizer import Encoding
 from tidybert.tokenization.vocabulary import CONTINUATION, UNK_TOKEN
 
-Answer = Mapping[str, Any]
-"""One object of ``tidybert predict``."""
-
-ONLY_LABEL: Final = "LABEL_0"
-"""The name that transformers gives to the one output of a regression."""
 OUTSIDE: Final = "O"
 
-# A log-odds beyond this has a probability that float64 cannot tell from 0 or 1.
-_LARGEST_LOG_ODDS: Final = 36.0
-_SMALLEST_PROBABILITY: Final = 1e-300
 # Only these tokens lose the space before them when transformers joins pieces.
 _NO_SPACE_BEFORE: Final = frozenset(".?!,")
 
 
 def label_scores(
-    answer: Answer, *, raw: bool = False, top_k: int | None = None
+    answer: TaskAnswer, *, raw: bool = False, top_k: int | None = None
 ) -> list[dict[str, Any]] | None:
-    """{"label", "score"} of each label, the highest score first; None for another task's answer.
-
-    Args:
-        answer: of classification with one label or any number of them, or of regression, whose
-            value is the score of LABEL_0.
-        raw: gives scores before the softmax or sigmoid.  For classes that is the log-probability,
-            which differs from the logit by the same number for all classes; for several labels it
-            is the log-odds, within ±36.
-        top_k: how many labels to give; None gives all.
-    """
-    if "value" in answer:
-        return [{"label": ONLY_LABEL, "score": answer["value"]}]
-    scores = answer.get("scores")
-    if not isinstance(scores, dict):
+    """{"label", "score"} of each label, or of ``top_k``, the highest first; None without labels."""
+    scores = answer.label_scores(raw=raw)
+    if scores is None:
         return None
-    if raw:
-        convert = _log_odds if "labels" in answer else _log_probability
-        scores = {label: convert(score) for label, score in scores.items()}
     ranked = sorted(scores.items(), key=lambda pair: -pair[1])
     return [{"label": label, "score": score} for label, score in ranked[:top_k]]
 
 
-def relevance(answer: Answer, *, raw: bool = False) -> float | None:
-    """How well the second text of a pair fits the first, for a ranking; None without one score.
-
-    That is the value of a regression, or the probability of the second of two classes; ``raw``
-    gives the log-odds of that probability.
-    """
-    if "value" in answer:
-        return float(answer["value"])
-    scores = answer.get("scores")
-    if not isinstance(scores, dict) or "labels" in answer or len(scores) != 2:
-        return None
-    other, relevant = scores.values()
-    return _log_probability(relevant) - _log_probability(other) if raw else relevant
-
-
 def answers_to_question(
-    answer: Answer, *, top_k: int = 1, allow_none: bool = True
+    answer: Answered, *, top_k: int = 1, allow_none: bool = True
 ) -> list[dict[str, Any]]:
     """{"score", "start", "end", "answer"} of the best answers, at most ``top_k``, at least one.
 
     "No answer" has the answer "" and is from 0 to 0.  It is first where the model prefers it; with
     ``allow_none`` false it is there only if the text has no other.
     """
-    spans = [_span(one) for one in answer["n_best"]]
-    if not answer["answer"] and (allow_none or not spans):
-        spans.insert(0, {"score": answer["score"], "start": 0, "end": 0, "answer": ""})
+    keys: Final = ("score", "start", "end", "answer")
+    spans: list[dict[str, Any]] = [{key: one[key] for key in keys} for one in answer.n_best]
+    if not answer.answer and (allow_none or not spans):
+        spans.insert(0, {"score": answer.score, "start": 0, "end": 0, "answer": ""})
     return spans[:top_k]
 
 
 def entity_groups(
-    answer: Answer, text: str, encode: Callable[[str], Encoding]
+    answer: Tagged, text: str, encode: Callable[[str], Encoding]
 ) -> list[dict[str, Any]]:
     """{"entity_group", "score", "word", "start", "end"} of each group of words with one tag.
 
@@ -95,7 +59,6 @@ def entity_groups(
     tag, without those of the tag O.
 
     Args:
-        answer: of tagging the ``text``.
         text: the text as it was given.
         encode: tokenises a text without special tokens, for "word".
     """
@@ -124,34 +87,18 @@ def joined_pieces(encoding: Encoding, text: str) -> str:
     return joined
 
 
-def _groups(answer: Answer, text: str) -> Iterable[tuple[str, float, int, int]]:
+def _groups(answer: Tagged, text: str) -> Iterable[tuple[str, float, int, int]]:
     """Name, score, start and end."""
-    if "entities" in answer:
-        for one in answer["entities"]:
+    if answer.entities is not ABSENT:
+        for one in answer.entities:
             yield one["type"], one["score"], one["start"], one["end"]
         return
     _, spans = split_text(text)
-    words = zip(answer["tags"], answer["scores"], spans, strict=True)
+    words = zip(answer.tags, answer.scores, spans, strict=True)
     for tag, group in groupby(words, key=lambda word: word[0]):
         if tag != OUTSIDE:
             _, scores, places = zip(*group, strict=True)
             yield tag, sum(scores) / len(scores), places[0][0], places[-1][1]
-
-
-def _span(one: Answer) -> dict[str, Any]:
-    return {key: one[key] for key in ("score", "start", "end", "answer")}
-
-
-def _log_probability(probability: float) -> float:
-    return log(max(probability, _SMALLEST_PROBABILITY))
-
-
-def _log_odds(probability: float) -> float:
-    """The logit of a sigmoid, within ±36."""
-    if not 0 < probability < 1:
-        return _LARGEST_LOG_ODDS if probability else -_LARGEST_LOG_ODDS
-    odds = log(probability) - log1p(-probability)
-    return min(max(odds, -_LARGEST_LOG_ODDS), _LARGEST_LOG_ODDS)
 
 
 # Vectors and tokens in the shapes of OpenAI and text-embeddings-inference; pure functions.

@@ -29,14 +29,13 @@ from tidybert.server.protocols.protocol import (
     wrong_task,
 )
 from tidybert.server.protocols.shapes import (
-    ONLY_LABEL,
     fitted,
     label_scores,
-    relevance,
     similarities,
     simple_tokens,
 )
 from tidybert.server.served_model import ServedModel
+from tidybert.tasks.answer import ONLY_LABEL, LabelSet
 
 # The requests and answers of text-embeddings-inference, as its OpenAPI document has them.
 
@@ -218,7 +217,7 @@ async def rerank(body: RerankRequest, asked: ByPath) -> JsonAnswer:
     answers = await asked.predict([body.query] * len(texts), texts, truncate=bool(body.truncate))
     found = []
     for index, (text, answer) in enumerate(zip(texts, answers, strict=True)):
-        score = relevance(answer, raw=body.raw_scores)
+        score = answer.relevance(raw=body.raw_scores)
         if score is None:
             raise wrong_task(asked, "one score a pair: a regression, or two classes")
         shown = {"text": text} if body.return_text else {}
@@ -318,5 +317,5 @@ def model_type(model: ServedModel) -> dict[str, Any]:
         "id2label": {str(number): label for number, label in enumerate(names)},
         "label2id": {label: number for number, label in enumerate(names)},
     }
-    is_reranker = model.inputs == PAIR and len(names) <= 2 and task.name != "multi-label"
+    is_reranker = model.inputs == PAIR and len(names) <= 2 and task.answer is not LabelSet
     return {"reranker" if is_reranker else "classifier": ids}

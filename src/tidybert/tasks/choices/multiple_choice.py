@@ -4,10 +4,10 @@ Each choice is a sequence [CLS] context [SEP] start and choice [SEP] with one lo
 is over the choices of an example, however many it has.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,11 @@ from tidybert.data.splits import Indices, random_split
 from tidybert.errors import LINE, DataError
 from tidybert.files.rows import Problem
 from tidybert.metrics.calibration import fit_temperature
+from tidybert.metrics.metric import meanings_of
+from tidybert.metrics.text_scores import ChoiceScores
 from tidybert.modeling.heads import BertForMultipleChoice
 from tidybert.modeling.kernels.transfer import to_device
+from tidybert.tasks.answer import Chosen
 from tidybert.tasks.answers import Answers, Floats, Judgement
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example, read_choices
 from tidybert.tasks.task import Task, softmax_divergence
@@ -73,15 +76,10 @@ class ChosenAnswers(Answers["MultipleChoice", ChoiceExample]):
             "log_loss": float(self.losses[which].mean()),
         }
 
-    def prediction(self, number: int) -> dict[str, Any]:
+    def prediction(self, number: int) -> Chosen:
         scores = np.exp(self.log_probabilities[number]).tolist()
         best = int(self.log_probabilities[number].argmax())
-        return {
-            "choice": best,
-            "text": self.examples[number].choices[best],
-            "score": scores[best],
-            "scores": scores,
-        }
+        return Chosen(best, self.examples[number].choices[best], scores[best], scores)
 
     def judgement(self, number: int) -> Judgement:
         example, one = self.examples[number], self.features[number]
@@ -89,10 +87,10 @@ class ChosenAnswers(Answers["MultipleChoice", ChoiceExample]):
         return Judgement(
             text="\n".join(self.task.shown(example)),
             expected=example.choices[one.label],
-            predicted=answer["text"],
-            correct=float(answer["choice"] == one.label),
-            confidence=answer["score"],
-            expected_probability=answer["scores"][one.label],
+            predicted=answer.text,
+            correct=float(answer.choice == one.label),
+            confidence=answer.score,
+            expected_probability=answer.scores[one.label],
             num_tokens=one.num_tokens,
             row=example.row,
         )
@@ -107,17 +105,14 @@ class MultipleChoice(Task[ChoiceExample]):
 
     name = "choose"
     inputs = CHOICES
-    answers_class = ChosenAnswers
+    answer, answers_class = Chosen, ChosenAnswers
     metric = "accuracy"
     architecture = "BertForMultipleChoice"
     read = read_choices
     unit = "sequence"
     head = "classifier"
     has_pooling = True
-    meanings: ClassVar[Mapping[str, str]] = {
-        "accuracy": "fraction of the examples whose right choice is chosen",
-        "log_loss": "mean of -ln(probability of the right choice)",
-    }
+    meanings = meanings_of(ChoiceScores)
 
     @classmethod
     def from_texts(

@@ -1,9 +1,9 @@
 """answer: which span of a text answers a question (SQuAD, paper 4.2 and 4.3; run_squad.py)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
@@ -17,9 +17,11 @@ from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, param
-from tidybert.metrics.squad_scores import answer_scores
+from tidybert.metrics.metric import meanings_of
+from tidybert.metrics.squad_scores import QuestionScores, answer_scores
 from tidybert.modeling.heads import BertForQuestionAnswering
 from tidybert.modeling.kernels.transfer import to_device
+from tidybert.tasks.answer import Answered
 from tidybert.tasks.answers import Answers, Indices, Judgement, only_numbers
 from tidybert.tasks.questions.question_features import (
     add_answers,
@@ -77,7 +79,7 @@ class SpanAnswers(Answers["QuestionAnswering", QuestionExample]):
         found = self.measured.metrics(self.task.threshold, chosen)
         return found if chosen is None else only_numbers(found)
 
-    def prediction(self, number: int) -> dict[str, Any]:
+    def prediction(self, number: int) -> Answered:
         """The answer with its characters in the text, its probability, and the next best ones.
 
         "" without characters means no answer.  A model that has learned to give none adds
@@ -89,13 +91,13 @@ class SpanAnswers(Answers["QuestionAnswering", QuestionExample]):
         """``correct`` is the F1 of the answer."""
         example, answer = self.examples[number], self.prediction(number)
         right = right_texts(example)
-        ((_, f1),) = answer_scores([answer["answer"]], [right], no_answers=self.measured.no_answers)
+        ((_, f1),) = answer_scores([answer.answer], [right], no_answers=self.measured.no_answers)
         return Judgement(
             text=example.question,
             expected=" / ".join(dict.fromkeys(right)) or NO_ANSWER,
-            predicted=answer["answer"] or NO_ANSWER,
+            predicted=answer.answer or NO_ANSWER,
             correct=float(f1),
-            confidence=answer["score"],
+            confidence=answer.score,
             expected_probability=self.ranked[number].probability_of_right,
             num_tokens=self.first_features[number].num_tokens,
             row=example.row,
@@ -125,21 +127,13 @@ class QuestionAnswering(Task[QuestionExample]):
 
     name = "answer"
     inputs = QUESTION
-    answers_class = SpanAnswers
+    answer, answers_class = Answered, SpanAnswers
     architecture = "BertForQuestionAnswering"
     read = read_questions
     options_class = QuestionOptions
     unit = "token"
     head = "qa_outputs"
-    meanings: ClassVar[Mapping[str, str]] = {
-        "exact_match": "fraction of the answers that are right to the word",
-        "f1": "mean overlap in words with the right answer",
-        "has_ans_exact": "exact match where there is an answer",
-        "has_ans_f1": "F1 where there is an answer",
-        "no_ans_f1": "fraction found to have no answer, of those without",
-        "best_exact": "exact match with the best threshold for no answer",
-        "best_f1": "F1 with the best threshold for no answer",
-    }
+    meanings = meanings_of(QuestionScores)
     default_max_seq_length = 384
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from tidybert.metrics.squad_scores import (
     no_answer_metrics,
     squad_metrics,
 )
+from tidybert.tasks.answer import Answered, RankedSpan
 from tidybert.tasks.questions.question_features import ContextTokens, ContextWindow
 from tidybert.tasks.questions.question_files import QuestionExample
 
@@ -191,23 +192,21 @@ class RankedAnswers:
         """By how much "no answer" scores above the best answer; inf where the text has no token."""
         return self.null_score - float(self.scores[0]) if self.spans else np.inf
 
-    def prediction(self, threshold: float) -> dict[str, Any]:
-        """The answer as ``tidybert predict`` prints it.
-
-        It is empty where "no answer" scores more than ``threshold`` above the best one.
-        """
+    def prediction(self, threshold: float) -> Answered:
+        """It is empty where "no answer" scores more than ``threshold`` above the best one."""
+        context, null = self.example.context, self.null_probability
         n_best = [
-            {"answer": self.example.context[start:end], "start": start, "end": end, "score": score}
+            RankedSpan(answer=context[start:end], start=start, end=end, score=score)
             for (start, end), score in zip(self.spans, self.probabilities, strict=True)
         ]
-        none: dict[str, Any] = {"answer": "", "start": None, "end": None, "score": 0.0}
-        found = {"id": self.example.id, **(n_best[0] if n_best else none)}
-        if self.null_probability is not None:
-            if self.difference > threshold:
-                found |= {**none, "score": self.null_probability}
-            found["null_score"] = self.null_probability
-            found["null_score_diff"] = self.difference if n_best else None
-        return {**found, "n_best": n_best}
+        is_null = null is not None and self.difference > threshold
+        given: dict[str, Any] = {"answer": "", "start": None, "end": None, "score": null or 0.0}
+        if n_best and not is_null:
+            given = {**n_best[0]}
+        if null is not None:
+            given["null_score"] = null
+            given["null_score_diff"] = self.difference if n_best else None
+        return Answered(self.example.id, n_best=n_best, **given)
 
 
 @dataclass(frozen=True, slots=True)

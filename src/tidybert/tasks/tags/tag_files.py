@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain, pairwise
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from tidybert.files.records import json_records
 from tidybert.files.rows import Problem, Record, count_of, json_type, text_problem
 from tidybert.files.text_lines import Line, chomp, decoded_lines, open_bytes
 from tidybert.metrics.entity_scores import NO_TYPE, Entity, entities, iob2_tags
+from tidybert.tasks.answer import FoundEntity
 from tidybert.tokenization.basic import BasicTokenizer
 
 # Tagged sentences: raw text split into words, and the kind of a file's tags.
@@ -188,8 +189,8 @@ def _written(found: Sequence[Entity], num_words: int, scheme: str) -> list[str]:
 
 def shown_entities(
     tags: Sequence[str], example: TaggedExample, scores: npt.NDArray[np.float64]
-) -> list[dict[str, Any]]:
-    """The entities that a sentence's tags mark, as ``tidybert predict`` prints them.
+) -> list[FoundEntity]:
+    """The entities that a sentence's tags mark.
 
     ``scores`` (words,) are the tags' probabilities.  Their mean is the entity's score: of entities
     of several words it was off by 0.04 on CoNLL-2003 test, where their product was off by 0.14
@@ -199,14 +200,9 @@ def shown_entities(
     shown = []
     for entity in entities(tags):
         start, end = spans[entity.start][0], spans[entity.end - 1][1]
+        score = float(scores[entity.start : entity.end].mean())
         shown.append(
-            {
-                "type": entity.type,
-                "text": text[start:end],
-                "start": start,
-                "end": end,
-                "score": float(scores[entity.start : entity.end].mean()),
-            }
+            FoundEntity(type=entity.type, text=text[start:end], start=start, end=end, score=score)
         )
     return shown
 

@@ -1,10 +1,10 @@
 """tag: a class for each word: named entities, parts of speech (paper 5.3, table 7)."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +32,11 @@ from tidybert.errors import LINE, DataError, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import label_order
 from tidybert.metrics.calibration import fit_temperature
-from tidybert.metrics.entity_scores import TagCounts, entities
+from tidybert.metrics.entity_scores import TagCounts, TagScores, entities
+from tidybert.metrics.metric import meanings_of
 from tidybert.modeling.heads import BertForTokenClassification
 from tidybert.modeling.kernels.transfer import to_device
+from tidybert.tasks.answer import Tagged
 from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, softmax
 from tidybert.tasks.tags.tag_files import (
     TaggedExample,
@@ -240,17 +242,17 @@ class TagAnswers(Answers["Tagging", TaggedExample]):
     def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
         return self.counted.metrics() if chosen is None else self.counted.scores(chosen)
 
-    def prediction(self, number: int) -> dict[str, Any]:
+    def prediction(self, number: int) -> Tagged:
         """Words, tags and, where tags mark them, entities with their places in the text.
 
         An entity's score is the mean probability of its words' tags; of other tags each word has a
         score.
         """
         example, tags, scores = self.examples[number], self.tags[number], self.scores[number]
-        answer: dict[str, Any] = {"words": list(example.words), "tags": tags}
         if self.task.of_entities:
-            return {**answer, "entities": shown_entities(tags, example, scores)}
-        return {**answer, "scores": scores.tolist()}
+            entities = shown_entities(tags, example, scores)
+            return Tagged(list(example.words), tags, entities=entities)
+        return Tagged(list(example.words), tags, scores=scores.tolist())
 
     def judgement(self, number: int) -> Judgement:
         """``correct`` is a sentence's F1, or share of words; the least sure word is its confidence.
@@ -295,19 +297,13 @@ class Tagging(Task[TaggedExample]):
 
     name = "tag"
     inputs = WORDS
-    answers_class = TagAnswers
+    answer, answers_class = Tagged, TagAnswers
     architecture = "BertForTokenClassification"
     read = read_tagged
     options_class = WindowOptions
     unit = "token"
     head = "classifier"
-    meanings: ClassVar[Mapping[str, str]] = {
-        "f1": "F1 of entities: type, first and last word are right",
-        "precision": "fraction of the entities found that are right",
-        "recall": "fraction of the right entities that are found",
-        "accuracy": "fraction of the words with the right tag",
-        "macro_f1": "mean F1 of the tags, however rare",
-    }
+    meanings = meanings_of(TagScores)
 
     def __init__(
         self,

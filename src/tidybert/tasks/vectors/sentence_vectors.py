@@ -7,7 +7,7 @@ last states.  The columns of the examples choose the loss.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -24,9 +24,12 @@ from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features, text_features
 from tidybert.data.splits import Indices, grouped_split, stratified_split
 from tidybert.errors import ConfigError, UsageError, param
+from tidybert.metrics.metric import meanings_of
+from tidybert.metrics.retrieval_scores import VectorScores
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.modeling.rows import pooled
+from tidybert.tasks.answer import Embedded
 from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.task import Task
 from tidybert.tasks.task_options import VectorOptions
@@ -80,6 +83,7 @@ class SentenceVectors(Task[VectorExample]):
 
     name = "embed"
     inputs = TEXT
+    answer = Embedded
     architecture = "BertModel"
     unit = "sequence"
     read = read_vectors
@@ -87,17 +91,7 @@ class SentenceVectors(Task[VectorExample]):
     has_pooling = True
     pools_itself = True
     correctness = "accuracy of the nearest text"
-    meanings: ClassVar[Mapping[str, str]] = {
-        "spearman": "correlation of the ranks of cosines and scores; 0 is chance, 1 is perfect",
-        "pearson": "linear correlation of cosines and scores",
-        "ndcg_at_10": "gain of the right texts among the nearest 10, discounted by rank",
-        "mrr_at_10": "mean of 1 / rank of the first right text, 0 beyond the nearest 10",
-        "map": "mean average precision over the ranks of all right texts",
-        "accuracy_at_1": "share of the queries whose nearest text is right",
-        "recall_at_1": "share of the right texts that are the nearest",
-        "recall_at_10": "share of the right texts among the nearest 10",
-        "recall_at_100": "share of the right texts among the nearest 100",
-    }
+    meanings = meanings_of(VectorScores)
 
     @property
     def metric(self) -> str:  # type: ignore[override]

@@ -20,6 +20,7 @@ from tidybert.metrics.retrieval_scores import (
     retrieval_scores,
 )
 from tidybert.metrics.text_scores import regression_metrics
+from tidybert.tasks.answer import Embedded
 from tidybert.tasks.answers import Answers, Indices, Judgement, Outputs, Search
 from tidybert.tasks.task import AnyTask
 from tidybert.tasks.vectors.vector_examples import VectorExample, form_of
@@ -35,10 +36,10 @@ class VectorAnswers(Answers[AnyTask, VectorExample]):
         """The same, scaled to length 1; a vector of zeros stays as it is."""
         return [_normalized(each) for each in self.outputs]
 
-    def prediction(self, number: int) -> dict[str, Any]:
+    def prediction(self, number: int) -> Embedded:
         if len(self.outputs[number]) == 1:
-            return {"vector": self.outputs[number][0].tolist()}
-        return {"similarity": self.cosine(number)}
+            return Embedded(vector=self.outputs[number][0].tolist())
+        return Embedded(similarity=self.cosine(number))
 
     def cosine(self, number: int) -> float:
         """That of an example's first two texts."""
