@@ -267,7 +267,7 @@ def pair_run(predictor: Predictor, tmp_path_factory: pytest.TempPathFactory) -> 
         BertConfig.from_dict(predictor.model.config.to_dict()),
         16,
         TrainingResult(0, 0, {}, 0.0, 0, 0),
-        inputs=predictor.task.inputs_of([TextExample("red", "hen", None, 1)]),
+        inputs="pair",
     )
     run = tmp_path_factory.mktemp("pairs")
     save(finished, run)
