@@ -255,7 +255,7 @@ CONFIGURATIONS: Final[dict[str, bytes]] = {
     "too many bytes": b" " * (JSON_BYTES.value + 1),
     "a key twice": b'{"vocab_size": 30, "vocab_size": 31}',
     "NaN": json.dumps({**SIZES, "layer_norm_eps": float("nan")}).encode(),
-    "an unknown key": json.dumps({**SIZES, "__class__": "os"}).encode(),
+    "a misspelt key": json.dumps({**SIZES, "layer_norm_epsilon": 1e-5}).encode(),
     "code to fetch": json.dumps({**SIZES, "auto_map": {"AutoModel": "evil.Model"}}).encode(),
     "a number of 10,000 digits": json.dumps(SIZES).replace("30", NUMBER).encode(),
     **{

@@ -23,8 +23,15 @@ from tidybert.checkpoints.tensor_files import (
     write_tensors,
 )
 from tidybert.checkpoints.unfinished import find_unfinished
-from tidybert.checkpoints.weights import LoadReport, UndrawnWeights, load_weights, to_huggingface
+from tidybert.checkpoints.weights import (
+    LoadReport,
+    UndrawnWeights,
+    load_weights,
+    to_huggingface,
+    without_prefix,
+)
 from tidybert.configuration import BertConfig, CausalConfig
+from tidybert.configuration.bert_config import unknown_keys
 from tidybert.errors import ConfigError, VocabularyError, WeightsError
 from tidybert.modeling.bert import initialize_part
 from tidybert.modeling.heads import FINE_TUNED, CausalLM
@@ -77,6 +84,7 @@ class ModelDirectory:
         self.path = Path(path)
         self.allow_pickle = allow_pickle
         self._is_verified = False
+        self._prefix = ""
 
     @classmethod
     def open(cls, model: str | Path, *, allow_pickle: bool = False) -> "ModelDirectory":
@@ -156,9 +164,14 @@ class ModelDirectory:
             self._is_verified = True
 
     def tensors(self) -> dict[str, Tensor]:
-        """The verified weights by name; raises as ``verify`` and ``read_tensors``."""
+        """The verified weights by name; raises as ``verify`` and ``read_tensors``.
+
+        A prefix that another program put before the names of a model is left out of them.
+        """
         self.verify()
-        return read_tensors(self.path, allow_pickle=self.allow_pickle)
+        tensors = read_tensors(self.path, allow_pickle=self.allow_pickle)
+        tensors, self._prefix = without_prefix(tensors, str(self.path))
+        return tensors
 
     def load_into(self, model: nn.Module, *, new_head: bool = False) -> LoadReport:
         """Copy the weights into ``model``, an encoder or a model with a head.
@@ -179,7 +192,11 @@ class ModelDirectory:
         report = load_weights(
             model, self.tensors(), self.config, source=str(self.path), new_head=new_head
         )
-        return replace(report, ignored=report.ignored + left_out_of(self.path))
+        notes = [f"names without {self._prefix!r}"] if self._prefix else []
+        if unknown := unknown_keys(self.description):
+            notes.append(f"keys of {CONFIG_FILE} that say nothing here: {', '.join(unknown)}")
+        ignored = report.ignored + left_out_of(self.path)
+        return replace(report, ignored=ignored, notes=tuple(notes))
 
     def require_bert(self) -> None:
         """Raise ConfigError for a language model."""
@@ -238,6 +255,12 @@ def _label_names(values: dict[str, Any], path: Path) -> tuple[str, ...] | None:
     LABELS.check(len(ids), path)
     names = tuple(id2label[i] for i in ids)
     label2id = values.get("label2id")
+    # Some programs write the numbers as texts.
+    if isinstance(label2id, dict):
+        label2id = {
+            name: int(each) if isinstance(each, str) and each.isdecimal() else each
+            for name, each in label2id.items()
+        }
     if label2id is not None and label2id != {name: i for i, name in enumerate(names)}:
         raise ConfigError(f"{path}: label2id is not the inverse of id2label")
     if values.get("num_labels", len(names)) != len(names):

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -39,6 +39,8 @@ from tidybert.storage.opening import open_regular, os_reason, present
 
 _SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix
 _LENGTH_BYTES: Final = 8
+# Under which training programs keep a model's weights beside their own state.
+_WRAPPERS: Final = ("state_dict", "model_state_dict", "model")
 # Old versions of transformers stored counters, int64, among the weights.
 _STORED_DTYPES: Final = {
     "F32": torch.float32,
@@ -308,6 +310,7 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
         raise WeightsError(
             f"{path}: cannot be read as weights alone ({' '.join(first_line)})"
         ) from error
+    content = _unwrapped(content, path)
     if not isinstance(content, dict):
         raise WeightsError(f"{path}: expected tensors by name, not {type(content).__name__}")
     for name, value in content.items():
@@ -317,6 +320,19 @@ def _read_pickle(path: Path) -> dict[str, Tensor]:
             raise WeightsError(f"{path}: {name!r} is sparse or quantised, not a plain tensor")
         _check_dtype(path, name, value.dtype, _STORED_DTYPES.values())
     return content
+
+
+def _unwrapped(content: Any, path: Path) -> Any:
+    """The tensors of a checkpoint that holds them under one of the usual names, beside others."""
+    if not isinstance(content, dict):
+        return content
+    found = [name for name in _WRAPPERS if isinstance(content.get(name), dict)]
+    if len(found) > 1:
+        raise WeightsError(
+            f"{path}: weights under {' and '.join(map(repr, found))}: write those of one model "
+            "into a file of its own"
+        )
+    return content[found[0]] if found else content
 
 
 def _without_sharing(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

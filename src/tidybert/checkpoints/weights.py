@@ -125,6 +125,24 @@ def from_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> Conve
     return Converted(converted, tuple(sorted(left)))
 
 
+def without_prefix(tensors: Mapping[str, Tensor], source: str) -> tuple[dict[str, Tensor], str]:
+    """The tensors of a BERT in a larger model, and what stood before their names.
+
+    DataParallel writes ``module.``, Lightning often ``model.``.  Tensors that are not below it keep
+    their names.  Raises WeightsError, which begins with ``source``, for two encoders in one file.
+    """
+    places = [name for name in tensors if name.endswith(_WORD_EMBEDDINGS)]
+    prefixes = {each.removesuffix(_WORD_EMBEDDINGS).removesuffix(PREFIX) for each in places}
+    if len(prefixes) > 1:
+        raise WeightsError(
+            f"{source}: word embeddings of {len(prefixes)} encoders, below "
+            f"{', '.join(repr(each) for each in sorted(prefixes))}: write one of them into a file "
+            "of its own"
+        )
+    prefix = next(iter(prefixes), "")
+    return {name.removeprefix(prefix): each for name, each in tensors.items()}, prefix
+
+
 def to_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
     """Rename our state dict to Hugging Face's names; the inverse of ``from_huggingface``.
 
@@ -219,6 +237,7 @@ class LoadReport:
         ignored: names in the file of the tensors that the model did not take; in words, and with
             their number, the variables of an optimizer.
         num_parameters: number of values loaded.
+        notes: what else a user should know of the files, in words.
     """
 
     source: str
@@ -226,9 +245,13 @@ class LoadReport:
     new: tuple[str, ...]
     ignored: tuple[str, ...]
     num_parameters: int
+    notes: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """One line: what was loaded, what is new and what was ignored."""
+        return "; ".join((self._line(), *self.notes))
+
+    def _line(self) -> str:
         return (
             f"loaded {len(self.loaded)} tensors ({self.num_parameters / 1e6:.1f} M parameters) "
             f"from {self.source}; new: {_shortened(self.new)}; ignored: {_shortened(self.ignored)}"

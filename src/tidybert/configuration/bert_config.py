@@ -1,5 +1,6 @@
 """BertConfig: the sizes of a BERT encoder, checked."""
 
+import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -84,6 +85,23 @@ _REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
     "quantization_config": (None,),
     "auto_map": (None, {}),
     "directionality": ("bidi",),
+    "attention_type": (None, "original_full"),
+    "relative_attention": (None, False),
+    "rope_theta": (None,),
+    "rope_scaling": (None,),
+    "rotary_value": (None, False),
+    "use_rotary_embeddings": (None, False),
+    "alibi_starting_size": (None,),
+    "sparse_attention": (None, False),
+    "num_hidden_groups": (None,),
+    "inner_group_num": (None,),
+    "trigram_input": (None, False),
+    "use_bottleneck": (None, False),
+    "pre_norm": (None, False),
+    "norm_first": (None, False),
+    "use_parallel_residual": (None, False),
+    "num_experts": (None, 1),
+    "adapters": (None, {}),
     "pooler_type": ("first_token_transform",),
     "problem_type": _PROBLEM_TYPES,
 }
@@ -133,6 +151,8 @@ _IGNORED_KEY_LIST = """
     return_dict_in_generate temperature top_k top_p typical_p
 """
 _IGNORED_KEYS = frozenset(_IGNORED_KEY_LIST.split())
+# How much a key must be like a field to be taken for it misspelt.
+_MISSPELT = 0.85
 
 
 def encoder_values(
@@ -140,16 +160,22 @@ def encoder_values(
 ) -> dict[str, Any]:
     """The fields among ``values`` that ``names`` has, after a check of every other key.
 
-    Raises ConfigError for an unknown key, a missing size, and a value of a known key that would
-    change the computation.
+    Raises ConfigError for a key that is a misspelt field, a missing size, and a value of a known
+    key that would change the computation.  ``unknown_keys`` names the others.
     """
     _check_kind(values.get("model_type", model_types[0]), model_types)
-    known = (*names, "model_type", *_REQUIRED_VALUES, *_IGNORED_KEYS)
+    width = values.get("hidden_size")
     for key, value in values.items():
-        if key not in known:
+        if key == "embedding_size" and value != width:
             raise ConfigError(
-                f"unknown key {key!r}{suggestion(key, known)}; remove it if the encoder does not "
-                f"depend on it"
+                f"embedding_size is {value!r:.80} and hidden_size {width!r:.80}; only embeddings "
+                "of the layers' width can be read"
+            )
+        similar = difflib.get_close_matches(key, names, n=1, cutoff=_MISSPELT)
+        if similar and key not in names and isinstance(value, int | float):
+            raise ConfigError(
+                f"unknown key {key!r}; did you mean {similar[0]!r}? Rename it, or remove it if the "
+                "encoder does not depend on it"
             )
         allowed = _REQUIRED_VALUES.get(key)
         if allowed is not None and value not in allowed:
@@ -164,6 +190,13 @@ def encoder_values(
     if "pad_token_id" in chosen and chosen["pad_token_id"] is None:
         del chosen["pad_token_id"]
     return chosen
+
+
+def unknown_keys(values: Mapping[str, Any]) -> list[str]:
+    """The keys of a config.json that nothing here reads and that no BERT is known to have."""
+    fields_of_all = {each.name for kind in _KINDS for each in fields(kind)}
+    known = {*fields_of_all, "model_type", "embedding_size", *_REQUIRED_VALUES, *_IGNORED_KEYS}
+    return [key for key in values if key not in known]
 
 
 def _check_kind(model_type: Any, known: tuple[str, ...]) -> None:
@@ -339,15 +372,16 @@ class BertConfig:
 
         It needs the five sizes vocab_size, hidden_size, num_hidden_layers, num_attention_heads and
         intermediate_size; other fields have the defaults above.  It skips known keys that say
-        nothing about the encoder (id2label, transformers_version, ...).  A key that would change
-        the computation must have the value that this encoder computes (model_type "bert",
-        "bert-mean" or "causal-lm", position_embedding_type "absolute", is_decoder false, ...).
+        nothing about the encoder (id2label, transformers_version, ...), and unknown ones, which
+        ``unknown_keys`` names.  A key that would change the computation must have the value that
+        this encoder computes (model_type "bert", "bert-mean" or "causal-lm",
+        position_embedding_type "absolute", is_decoder false, ...).
 
         Args:
             source: the origin of the values; begins the message of an error.
 
         Raises:
-            ConfigError: an unknown, missing or inconsistent key; the message names it.
+            ConfigError: a misspelt, missing or inconsistent key; the message names it.
         """
         try:
             if not isinstance(values, Mapping):

@@ -107,6 +107,7 @@ def _show_checkpoints(run: Path, *, as_json: bool) -> None:
 def _finished(directory: Path) -> dict[str, Any]:
     """All that the files of a MODEL say of it."""
     from tidybert.checkpoints.model_directory import ModelDirectory
+    from tidybert.configuration.bert_config import unknown_keys
     from tidybert.storage.json_objects import read_json_object
     from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
 
@@ -127,6 +128,7 @@ def _finished(directory: Path) -> dict[str, Any]:
         "labels": list(labels or ()),
         "max_seq_length": metadata.max_seq_length if metadata else None,
         "sizes": _sizes(config),
+        "unread_keys": unknown_keys(opened.description),
         "vectors": _vectors(opened),
         "metrics": _numbers(metadata.metrics) if metadata else None,
         "made_from": arguments.get("model"),
