@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features
-from tidybert.errors import DataError, UsageError, param, suggestion
+from tidybert.errors import DataError, UsageError, param
 from tidybert.explain import plots
 from tidybert.explain.explained_text import (
     ExplainedText,
@@ -36,48 +36,22 @@ from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.heads import BertForMaskedLM
 from tidybert.reporting.drawing import Picture
-from tidybert.tasks.classification import Classification
-from tidybert.tasks.multi_label import MultiLabelClassification
-from tidybert.tasks.questions.question_answering import QuestionAnswering
-from tidybert.tasks.regression import Regression
-from tidybert.tasks.tags.tagging import Tagging
-from tidybert.tasks.task import SHOWN_LABELS, AnyTask
+from tidybert.tasks.answer import Tagged
+from tidybert.tasks.targets import Target, log_odds
+from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.tokenizer import Encoding, Span
 from tidybert.tokenization.vocabulary import MASK_TOKEN, UNK_TOKEN
 
-# The number that attributions explain: the score of one answer, from a head's logits.
-#
-# The score of a class is the log-odds of its probability, ln(p / (1 - p)).  A shift of all logits
-# does not change it, and it does not flatten where the model is sure.
-
 Outputs = Callable[[Batch, Tensor | None], Tensor]
 """The logits (R, C) of the rows of tokens asked for, or (B, C) of the sequences for None."""
 
-_EXPLAINED: Final = (
-    Classification,
-    MultiLabelClassification,
-    Regression,
-    Tagging,
-    QuestionAnswering,
-)
-
 
 @dataclass(frozen=True)
-class Target:
-    """One answer of a model to one input.
+class ModelTarget(Target):
+    """One answer of a model, whose outputs it knows."""
 
-    Args:
-        label: the answer.
-        positions: of the pieces whose logits the score reads; empty where it reads the sequence's.
-        outputs: the model.
-        score: (B, P, C) logits of B inputs, P being 1 without positions, to scores (B,).
-    """
-
-    label: str
-    positions: tuple[int, ...]
     outputs: Outputs
-    score: Callable[[Tensor], Tensor]
 
     def scores(self, batch: Batch, removed: list[tuple[int, ...]] | None = None) -> Tensor:
         """(B,) scores of a batch; ``removed`` names the positions that each sequence lacks."""
@@ -95,15 +69,9 @@ class Target:
         return self.score(found.view(rows.num_sequences, len(self.positions), -1))
 
 
-def log_odds(logits: Tensor, chosen: int) -> Tensor:
-    """(B,) ln(p / (1 - p)) of one class from logits (B, C)."""
-    others = torch.cat((logits[:, :chosen], logits[:, chosen + 1 :]), dim=1)
-    return logits[:, chosen] - others.logsumexp(1)
-
-
 def check_task(task: AnyTask) -> None:
     """Raise DataError for a task whose answers ``find_target`` cannot explain."""
-    if not isinstance(task, _EXPLAINED):
+    if type(task).target is Task.target:
         raise DataError(
             "attributions explain models that classify, give labels or scores, tag, or answer "
             f"questions; this one was trained to {task.name}"
@@ -130,107 +98,25 @@ def task_features(
 
 def find_target(
     predictor: Predictor, encoding: Encoding, batch: Batch, label: str | None, at: Span | None
-) -> Target:
+) -> ModelTarget:
     """The answer of a fine-tuned model to one input, or the one that ``label`` names.
 
     ``at`` names the characters of the word whose tag is explained.  Raises UsageError for a label
     that the model does not know, or an ``at`` that the task does not take.
     """
     task = predictor.task
+    if task.answer is not Tagged and at is not None:
+        raise UsageError(f"{param('at')} names a word that is tagged, and this model does not tag")
 
     def outputs(batch: Batch, wanted: Tensor | None) -> Tensor:
         found: Tensor = task.outputs(predictor.model, batch)
         return found if wanted is None else found[wanted]
 
-    if isinstance(task, Tagging):
-        return _tag_target(task, outputs, encoding, batch, label, at)
-    if at is not None:
-        raise UsageError(f"{param('at')} names a word that is tagged, and this model does not tag")
-    if isinstance(task, Classification | MultiLabelClassification | Regression):
-        return _text_target(task, outputs, batch, label)
-    assert isinstance(task, QuestionAnswering)
-    return _span_target(task, outputs, encoding, batch, label)
-
-
-def _text_target(
-    task: Classification | MultiLabelClassification | Regression,
-    outputs: Outputs,
-    batch: Batch,
-    label: str | None,
-) -> Target:
-    if isinstance(task, Regression):
-        if label is not None:
-            raise UsageError(f"{param('target')}: a model that gives scores has no labels")
-        return Target("score", (), outputs, lambda logits: logits[:, 0, 0])
     with torch.no_grad():
-        chosen = _chosen(task, label, outputs(batch, None)[0])
-    label, temperature = task.names[chosen], task.temperature
-    if isinstance(task, Classification):
-        return Target(label, (), outputs, lambda each: log_odds(each[:, 0] / temperature, chosen))
-    return Target(label, (), outputs, lambda each: each[:, 0, chosen] / temperature)
-
-
-def _chosen(task: AnyTask, label: str | None, logits: Tensor) -> int:
-    """The number of a label, or of the likeliest one by logits (C,)."""
-    if label is None:
-        return int(logits.argmax())
-    if label not in task.names:
-        raise UsageError(
-            f"{param('target', label)}: the model knows {', '.join(task.names[:SHOWN_LABELS])}"
-            + suggestion(label, task.names)
-        )
-    return task.label_ids[label]
-
-
-def _tag_target(
-    task: Tagging,
-    outputs: Outputs,
-    encoding: Encoding,
-    batch: Batch,
-    label: str | None,
-    at: Span | None,
-) -> Target:
-    """The tag of one word, which the model reads at the word's first piece."""
-    if at is None:
-        raise UsageError(
-            f"the model tags each word: name the characters of one with {param('at')}, such as "
-            "(0, 5)"
-        )
-    (features,) = batch.features
-    first = pieces_at(encoding, at, "at")[0]
-    row = max(row for row in features.place.rows.tolist() if row <= first)
-    with torch.no_grad():
-        chosen = _chosen(task, label, outputs(batch, torch.tensor([row]))[0])
-    temperature = task.temperature
-    return Target(
-        task.names[chosen], (row,), outputs, lambda each: log_odds(each[:, 0] / temperature, chosen)
-    )
-
-
-def _span_target(
-    task: QuestionAnswering,
-    outputs: Outputs,
-    encoding: Encoding,
-    batch: Batch,
-    label: str | None,
-) -> Target:
-    """The sum of the start and end logits of the answer."""
-    if label is not None:
-        raise UsageError(f"{param('target')}: a question's own answer is explained")
-    with torch.no_grad():
-        logits = outputs(batch, None).float().numpy()
-    inside = np.array([side == 1 for side in encoding.sequence_ids])
-    # Pairs of a start and an end that is not before it, both in the text.
-    sums = logits[:, None, 0] + logits[None, :, 1]
-    too_long = np.triu(np.ones_like(sums, dtype=bool), task.max_answer_length)
-    allowed = np.triu(np.outer(inside, inside)) & ~too_long
-    if not allowed.any():
-        raise DataError("the text has no token that could be an answer")
-    start, end = np.unravel_index(np.where(allowed, sums, -np.inf).argmax(), sums.shape)
-    label = " ".join(encoding.tokens[start : end + 1]).replace(" ##", "")
-    return Target(
-        label, (int(start), int(end)), outputs, lambda each: each[:, 0, 0] + each[:, 1, 1]
-    )
+        logits = outputs(batch, None)
+    piece = None if at is None else pieces_at(encoding, at, "at")[0]
+    found = task.target(logits, encoding, batch.features[0], label, piece)
+    return ModelTarget(**vars(found), outputs=outputs)
 
 
 def find_word_target(
@@ -240,7 +126,7 @@ def find_word_target(
     batch: Batch,
     word: str | None,
     at: Span | None,
-) -> Target:
+) -> ModelTarget:
     """The likeliest word at the text's [MASK], or the piece that ``word`` names.
 
     ``at`` names the characters of one [MASK] of several.  Raises DataError where that leaves none
@@ -271,7 +157,7 @@ def find_word_target(
             )
         (best,) = tokenizer.convert_tokens_to_ids(pieces)
     (label,) = tokenizer.convert_ids_to_tokens([best])
-    return Target(label, tuple(masked), outputs, lambda each: log_odds(each[:, 0], best))
+    return ModelTarget(label, tuple(masked), lambda each: log_odds(each[:, 0], best), outputs)
 
 
 METHODS: Final = ("integrated-gradients", "gradient-x-input", "leave-one-out")
@@ -355,7 +241,7 @@ class ExplainedInput:
     features: Features
     words: Sequence[Word]
     baseline_ids: npt.NDArray[np.int32]
-    target: Target
+    target: ModelTarget
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,11 @@ from tidybert.metrics.text_scores import ClassScores, classification_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.answer import Classified
 from tidybert.tasks.answers import Floats, Indices, Judgement, only_numbers, softmax
+from tidybert.tasks.targets import Target, class_target
 from tidybert.tasks.task import labels_of, refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import ClassOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask
+from tidybert.tokenization.tokenizer import Encoding
 
 
 class ClassAnswers(TextAnswers["Classification"]):
@@ -165,6 +167,17 @@ class Classification(TextTask):
         self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
     ) -> Tensor:
         return softmax_divergence(outputs, taught, temperature)
+
+    def target(
+        self,
+        logits: Tensor,
+        encoding: Encoding,
+        features: Features,
+        label: str | None,
+        piece: int | None,
+    ) -> Target:
+        chosen = self.chosen_label(label, logits[0])
+        return class_target(self.names[chosen], chosen, self.temperature)
 
     def calibrated(self, answers: ClassAnswers) -> Self:
         temperature = fit_temperature(answers.logits, np.array(answers.labels))

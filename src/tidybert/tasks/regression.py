@@ -16,7 +16,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import LINE, DataError, param
+from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample, finite_number
 from tidybert.files.text_files import read_examples
 from tidybert.metrics.metric import meanings_of
@@ -24,9 +24,11 @@ from tidybert.metrics.text_scores import NumberScores, regression_metrics
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.answer import Scored
 from tidybert.tasks.answers import Indices, Judgement
+from tidybert.tasks.targets import Target
 from tidybert.tasks.task import labels_of
 from tidybert.tasks.task_options import TextOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask, label_of
+from tidybert.tokenization.tokenizer import Encoding
 
 
 class ScoreAnswers(TextAnswers["Regression"]):
@@ -137,3 +139,15 @@ class Regression(TextTask):
         self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
     ) -> Tensor:
         return (outputs - taught)[:, 0].square()
+
+    def target(
+        self,
+        logits: Tensor,
+        encoding: Encoding,
+        features: Features,
+        label: str | None,
+        piece: int | None,
+    ) -> Target:
+        if label is not None:
+            raise UsageError(f"{param('target')}: a model that gives scores has no labels")
+        return Target("score", (), lambda each: each[:, 0, 0])

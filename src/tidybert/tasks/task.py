@@ -20,14 +20,16 @@ from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, E, TrainingData
 from tidybert.data.features import Features
 from tidybert.data.splits import Indices, grouped_split, random_split
-from tidybert.errors import LINE, ConfigError, DataError, param
+from tidybert.errors import LINE, ConfigError, DataError, UsageError, param, suggestion
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.rows import count_of
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import OwnAnswer, TaskAnswer
 from tidybert.tasks.answers import Answers, Outputs
+from tidybert.tasks.targets import Target
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.tokenizer import Encoding
 from tidybert.training.fine_tuning import FineTuning, Loss
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -301,6 +303,35 @@ class Task(ABC, Generic[E]):
     ) -> Answers[Any, E]:
         """The answers that the outputs give to the examples."""
         return self.answers_class(self, outputs, features, examples)
+
+    def target(
+        self,
+        logits: Tensor,
+        encoding: Encoding,
+        features: Features,
+        label: str | None,
+        piece: int | None,
+    ) -> Target:
+        """The answer to one input that attributions explain: its own, or the one of ``label``.
+
+        Args:
+            logits: (R, C) the outputs for the input.
+            piece: of a model that tags, the first piece of the word whose tag is explained.
+
+        Raises UsageError for a label that the model does not know.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not define target")
+
+    def chosen_label(self, label: str | None, logits: Tensor) -> int:
+        """The number of a label, or of the likeliest one by logits (C,)."""
+        if label is None:
+            return int(logits.argmax())
+        if label not in self.names:
+            raise UsageError(
+                f"{param('target', label)}: the model knows {', '.join(self.names[:SHOWN_LABELS])}"
+                + suggestion(label, self.names)
+            )
+        return self.label_ids[label]
 
     def calibrated(self, answers: Any) -> Self:
         """The same task with temperature and thresholds fitted to its answers on labelled data."""

@@ -37,9 +37,11 @@ from tidybert.tasks.questions.span_answers import (
     fit_span_temperature,
     right_texts,
 )
+from tidybert.tasks.targets import Target
 from tidybert.tasks.task import Task, labels_of, softmax_divergence
 from tidybert.tasks.task_options import QuestionOptions
 from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.tokenizer import Encoding
 
 # These fit the temperature well enough; each has thousands of possible answers.
 CALIBRATION_QUESTIONS: Final = 500
@@ -221,6 +223,29 @@ class QuestionAnswering(Task[QuestionExample]):
     ) -> Tensor:
         ours, theirs = (_padded(each, batch).transpose(1, 2) for each in (outputs, taught))
         return softmax_divergence(ours, theirs, temperature).mean(1)
+
+    def target(
+        self,
+        logits: Tensor,
+        encoding: Encoding,
+        features: Features,
+        label: str | None,
+        piece: int | None,
+    ) -> Target:
+        """The sum of the start and end logits of the answer."""
+        if label is not None:
+            raise UsageError(f"{param('target')}: a question's own answer is explained")
+        values = logits.float().numpy()
+        inside = np.array([side == 1 for side in encoding.sequence_ids])
+        # Pairs of a start and an end that is not before it, both in the text.
+        sums = values[:, None, 0] + values[None, :, 1]
+        too_long = np.triu(np.ones_like(sums, dtype=bool), self.max_answer_length)
+        allowed = np.triu(np.outer(inside, inside)) & ~too_long
+        if not allowed.any():
+            raise DataError("the text has no token that could be an answer")
+        start, end = np.unravel_index(np.where(allowed, sums, -np.inf).argmax(), sums.shape)
+        words = " ".join(encoding.tokens[start : end + 1]).replace(" ##", "")
+        return Target(words, (int(start), int(end)), lambda each: each[:, 0, 0] + each[:, 1, 1])
 
     def calibrated(self, answers: SpanAnswers) -> Self:
         """Fits the temperature to the right answers, and the threshold to the best F1."""

@@ -28,7 +28,7 @@ from tidybert.data.checks import (
 from tidybert.data.features import Features, sequence
 from tidybert.data.long_texts import check_windows, most_context, windows_of
 from tidybert.data.splits import random_split
-from tidybert.errors import LINE, DataError, param
+from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import label_order
 from tidybert.metrics.calibration import fit_temperature
@@ -47,9 +47,11 @@ from tidybert.tasks.tags.tag_files import (
     shown_entities,
     untagged,
 )
+from tidybert.tasks.targets import Target, class_target
 from tidybert.tasks.task import Task, refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import WindowOptions
 from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.tokenizer import Encoding
 
 # Features of tagged sentences: windows over the pieces of words, and where each word is read.
 #
@@ -458,6 +460,24 @@ class Tagging(Task[TaggedExample]):
         words = softmax_divergence(outputs, taught, temperature)
         starts = np.cumsum([len(one.place.words) for one in batch.features[:-1]]).tolist()
         return torch.stack([each.sum() / max(1, len(each)) for each in words.tensor_split(starts)])
+
+    def target(
+        self,
+        logits: Tensor,
+        encoding: Encoding,
+        features: Features,
+        label: str | None,
+        piece: int | None,
+    ) -> Target:
+        """The tag of one word, which the model reads at the word's first piece."""
+        if piece is None:
+            raise UsageError(
+                f"the model tags each word: name the characters of one with {param('at')}, such as "
+                "(0, 5)"
+            )
+        row = max(row for row in features.place.rows.tolist() if row <= piece)
+        chosen = self.chosen_label(label, logits[row])
+        return class_target(self.names[chosen], chosen, self.temperature, (row,))
 
     def calibrated(self, answers: TagAnswers) -> Self:
         temperature = fit_temperature(answers.logits, answers.label_ids)
