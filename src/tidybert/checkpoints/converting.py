@@ -108,11 +108,7 @@ class WholeModel:
 
 
 def read_whole_model(source: ModelDirectory, *, dtype: str | None = None) -> WholeModel:
-    """Read a MODEL with every head, in the dtype that its file has, or ``dtype``.
-
-    Raises what ModelDirectory and ``read_sentence_form`` raise, WeightsError for weights that are
-    incomplete or do not fit config.json, and UsageError for values above the largest of ``dtype``.
-    """
+    """Read a MODEL with every head, in the dtype that its file has, or ``dtype``."""
     source.require_bert()
     stored = source.tensors()
     check_weights(stored, source.config, source=str(source))
@@ -197,17 +193,7 @@ def convert(
     dtype: str | None = None,
     max_shard_bytes: int | None = None,
 ) -> Conversion:
-    """Write a MODEL in one of WRITERS' forms, whole or not at all.
-
-    Args:
-        destination: a new directory.
-        form: huggingface, tensorflow or sentence-transformers; tidybert reads each as a MODEL.
-        dtype: float32, float16 or bfloat16; None keeps that of each tensor.
-        max_shard_bytes: most bytes of tensors in a file of weights; None for one file.
-
-    Raises UsageError where something is at ``destination``, InUseError where another process writes
-    it, DiskError, and what ``read_whole_model`` raises.
-    """
+    """Write a MODEL in one of WRITERS' forms, whole or not at all."""
     destination = Path(destination)
     with output_lock(destination):
         if os.path.lexists(destination):
@@ -377,10 +363,6 @@ class ExtensibleModel:
         self, directory: str | Path, tokenizer: BertTokenizer, replaces: Mapping[int, Sequence[int]]
     ) -> None:
         """Write a new MODEL directory, whole or not at all.
-
-        Args:
-            tokenizer: the new one; a larger vocabulary gets more rows.
-            replaces: from the id of each new piece to the ids of the pieces that it replaces.
 
         A RUN stays a RUN, but without metrics: the new pieces change how it reads texts.
         """

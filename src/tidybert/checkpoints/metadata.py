@@ -34,14 +34,7 @@ from tidybert.system.terminal import warn_user
 
 
 def stored_values(names: Sequence[str], values: Mapping[str, object]) -> dict[str, Any] | None:
-    """The entry of labels in tidybert.json; None where all are texts.
-
-    Args:
-        names: the labels in the order of their ids.
-        values: by name, what a program gave; a name that is not there is its own value.
-
-    Raises DataError for labels that JSON cannot hold, and for two that Python takes for equal.
-    """
+    """The entry of labels in tidybert.json; None where all are texts."""
     given = [_plain(values.get(name, name)) for name in names]
     kinds = {type(value) for value in given}
     if kinds <= {str}:

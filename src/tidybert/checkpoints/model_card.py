@@ -28,12 +28,7 @@ def is_own_card(path: Path) -> bool:
 
 
 def write_card(directory: Path, metadata: Mapping[str, Any], paragraphs: Sequence[str]) -> bool:
-    """Write the card unless the directory has a README.md of the user's; returns whether it did.
-
-    Args:
-        metadata: for the YAML at the head; an entry that is None or empty is left out.
-        paragraphs: Markdown, with a blank line between two.
-    """
+    """Write the card unless the directory has a README.md of the user's; returns whether it did."""
     path = directory / CARD_FILE
     if os.path.lexists(path) and not is_own_card(path):
         return False

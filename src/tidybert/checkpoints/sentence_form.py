@@ -84,10 +84,7 @@ class SentenceForm:
     truncate_dim: int | None = None
 
     def prompt(self, given: str | None = None, name: str | None = None) -> str:
-        """What is put before a text: ``given``, the prompt called ``name``, or the default one.
-
-        Raises UsageError for both, and for a name that is not there.
-        """
+        """What is put before a text: ``given``, the prompt called ``name``, or the default one."""
         if given is not None and name is not None:
             raise UsageError(f"{param('prompt')} and {param('prompt_name')}: give one of the two")
         name = self.default_prompt_name if name is None else name

@@ -53,11 +53,7 @@ _SENTENCE_VALUES: Final[Mapping[str, tuple[Any, ...]]] = {
 
 
 def read_sentence_form(directory: ModelDirectory) -> SentenceForm:
-    """What the files of sentence-transformers say; the defaults of SentenceForm where none is.
-
-    Raises ConfigError, which names the file, for a module, a mode or a setting that tidybert does
-    not compute, and WeightsError for a Dense whose weights are missing or do not fit.
-    """
+    """What the files of sentence-transformers say; the defaults of SentenceForm where none is."""
     path = directory.path / MODULES_FILE
     settings = _object(directory.path / SENTENCE_FILE)
     length = _count(settings, "max_seq_length", directory.path / SENTENCE_FILE)

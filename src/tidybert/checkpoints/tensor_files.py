@@ -51,19 +51,7 @@ _STORED_DTYPES: Final = {
 
 
 def read_tensors(path: str | Path, *, allow_pickle: bool = False) -> dict[str, Tensor]:
-    """Every tensor in the weights at ``path``, by its name and with its dtype there, on the CPU.
-
-    Args:
-        path: a directory, or one file: ``*.safetensors``, ``*.bin`` or an ``*.index.json``.  In a
-            directory model.safetensors comes first, then its index, then the pickles.
-        allow_pickle: also read pytorch_model.bin, but only tensors from it (``weights_only``).
-
-    Raises:
-        WeightsError: no weights, or only a pickle without ``allow_pickle``; a file is missing,
-            truncated or malformed; a part is outside the directory; a tensor is in two parts or in
-            none, has two entries or another dtype; values are not finite.
-        LimitError: the header is longer than HEADER_BYTES, or there are more tensors than TENSORS.
-    """
+    """Every tensor in the weights at ``path``, by its name and with its dtype there, on the CPU."""
     source = _weights_file(Path(path))
     if source.name.endswith(INDEX_SUFFIX):
         tensors = _read_parts(source, allow_pickle=allow_pickle)
@@ -90,18 +78,7 @@ def left_out_of(path: str | Path) -> tuple[str, ...]:
 
 
 def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
-    """Write ``tensors`` as one safetensors file, whole or not at all.
-
-    Args:
-        path: the file, or an existing directory for model.safetensors in it.
-        tensors: by name, of any shape and device, in a dtype that ``read_tensors`` reads.
-
-    Returns:
-        The path of the file.
-
-    Raises:
-        DiskError: the file cannot be written (no space, no permission).
-    """
+    """Write ``tensors`` as one safetensors file, whole or not at all."""
     path = Path(path)
     target = path / WEIGHTS_FILE if path.is_dir() else path
     stored = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -211,11 +211,7 @@ _BLOCK_BYTES: Final = 2**18
 
 
 def read_table(content: bytes, source: str) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of a table, in the order of the keys.
-
-    Raises WeightsError for a table that is cut short or damaged, and LimitError for a block that
-    unpacks to more than TABLE_BYTES, or for more of keys and values together.
-    """
+    """The keys and values of a table, in the order of the keys."""
     footer = content[-_FOOTER:]
     if len(footer) < _FOOTER or not footer.endswith(_MAGIC):
         raise WeightsError(
@@ -460,8 +456,7 @@ class TensorBundle:
 def write_bundle(path: Path, tensors: Mapping[str, Tensor], max_bytes: int | None = None) -> None:
     """Write tensors on the CPU as the checkpoint with the index ``path`` and its data files.
 
-    ``max_bytes`` cuts the data as ``shards_of`` does; None: one file.  Raises DiskError where a
-    file cannot be written; the index then is not there.
+    ``max_bytes`` cuts the data as ``shards_of`` does; None: one file.
     """
     kinds = {dtype: number for number, dtype in _DTYPES.items()}
     shards = shards_of({name: tensors[name] for name in sorted(tensors, key=str.encode)}, max_bytes)
@@ -562,10 +557,7 @@ def from_tensorflow(name: str, tensor: Tensor) -> Tensor:
 
 
 def to_tensorflow(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Hugging Face's tensors as the original code names and lays them.
-
-    Raises WeightsError for a tensor that the original code does not have.
-    """
+    """Hugging Face's tensors as the original code names and lays them."""
     found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         theirs = _WHOLE_BACK.get(name) or _translated_back(name)

@@ -85,11 +85,7 @@ def head_names() -> Mapping[str, tuple[str, ...]]:
 
 
 def huggingface_names(name: str, config: BertConfig) -> tuple[str, ...]:
-    """Their one or three names for our parameter ``name``, with its prefix if it has one.
-
-    Raises:
-        WeightsError: the table has no such parameter.
-    """
+    """Their one or three names for our parameter ``name``, with its prefix if it has one."""
     bare = name.removeprefix(PREFIX)
     prefix = name[: len(name) - len(bare)]
     theirs = encoder_names(config).get(bare) or (None if prefix else head_names().get(bare))
@@ -103,10 +99,6 @@ def from_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> Conve
 
     Reads LayerNorm.gamma and .beta as .weight and .bias.  Drops the decoder after checking that it
     is the word embeddings.  Ignores layers beyond ``config.num_hidden_layers``.
-
-    Raises:
-        WeightsError: query, key and value are incomplete or not (H, H) and (H,); a tensor has two
-            names; the decoder is not the word embeddings.
     """
     left = _modern_names(tensors)
     _fold_decoder(left)
@@ -148,9 +140,6 @@ def to_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> dict[st
 
     Leaves out the tied decoder, like transformers.  The query, key and value tensors are views of
     ours.
-
-    Raises:
-        WeightsError: the table lacks a parameter.
     """
     converted: dict[str, Tensor] = {}
     for ours, tensor in tensors.items():
@@ -266,20 +255,7 @@ def load_weights(
     source: str,
     new_head: bool = False,
 ) -> LoadReport:
-    """Copy tensors into ``model``; nothing is copied unless everything fits.
-
-    Args:
-        model: an encoder or a model with a head; its state dict has the encoder's names bare or
-            after ``bert.``, and ``stored`` may have them either way.
-        stored: the file's tensors under Hugging Face's names.
-        config: the file's own.
-        source: where the tensors come from; begins the message of an error.
-        new_head: leave the heads of ``model`` as they are, even if ``stored`` has some.
-
-    Raises:
-        WeightsError: ``from_huggingface`` refuses, a tensor of embeddings or encoder is missing, or
-            a shape does not fit.
-    """
+    """Copy tensors into ``model``; nothing is copied unless everything fits."""
     parameters = model.state_dict()
     tensors, unknown = from_huggingface(stored, config)
     sources = {name.removeprefix(PREFIX): name for name in tensors}

@@ -176,15 +176,7 @@ def print_answers(
     file: str,
     show: Callable[[dict[str, Any]], None],
 ) -> tuple[int, int]:
-    """Show the answer to each example as soon as it comes.
-
-    Args:
-        answer: a predictor's ``predict_stream``.
-        file: where the examples come from; "-" is standard input, whose writer may wait for each
-            answer.
-
-    Returns the numbers of answers, and of those whose text was cut.
-    """
+    """Show the answer to each example as soon as it comes."""
     from tidybert.inference.forward import as_it_comes
 
     answered = truncated = 0

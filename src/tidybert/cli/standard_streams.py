@@ -40,8 +40,6 @@ def prepare_streams() -> bool:
 
     A closed stream gets the null device, so that no file of the command takes its number and is
     written to by whoever prints.  Standard output spells what its encoding lacks as an escape.
-
-    Returns whether anybody can receive results, on stdout.
     """
     closed = [number for number in (_STDIN, _STDOUT, _STDERR) if _is_closed(number)]
     for _ in closed:

@@ -55,15 +55,7 @@ def run_text_job(
     examples: Callable[[Any], Iterator[Any]] | None = None,
     show: Callable[[Any, Iterator[Any]], tuple[int, int]] | None = None,
 ) -> TextsDone | None:
-    """Do a job on a file, or have a cluster do it on many; None where a cluster did it.
-
-    Args:
-        given: the command's flags: out, resume where it has it, and those of ClusterFlags.
-        title: what is done, for the progress.
-        examples: the texts of a model in the place of the file's.
-        show: prints the answers to texts where no --out is given; returns the numbers of texts and
-            of those cut.
-    """
+    """Do a job on a file, or have a cluster do it on many; None where a cluster did it."""
     from tidybert.files.reading import ReadReport
     from tidybert.storage.part_file import Written
 

@@ -240,14 +240,7 @@ def build_corpus_on_cluster(
     advance: Callable[[int], None] = lambda num_documents: None,
     **options: Any,
 ) -> Manifest:
-    """Build a corpus directory, or go on with one that was begun, by the same call.
-
-    Args:
-        work: the vocabulary, and how to read.
-        options: held_out, max_shard_tokens and progress of ``build_corpus``.
-
-    Raises as ``build_corpus`` and ``run_job``.
-    """
+    """Build a corpus directory, or go on with one that was begun, by the same call."""
     directory = Path(directory)
     check_held_out(options.get("held_out", 0))
     tokenizer = BertTokenizer.from_pretrained(work.model)

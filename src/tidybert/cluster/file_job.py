@@ -70,17 +70,6 @@ def run_job(
     """Do each file, and write its output and a line of manifest.jsonl into ``directory``.
 
     The same call goes on where a stopped one left off, and ends with the same bytes.
-
-    Args:
-        files: see ``input_files``.
-        cluster: a Ray address, or local.
-        num_workers: processes; None for one on each CPU, or GPU.
-        on_error: at a file that fails stop, or do the others first.
-        begun: called with the number of files done and of all.
-        advance: called now and then with the number of rows done.
-
-    Raises UsageError, DataError for files that fail, InUseError where another process has the same
-    directory, and DiskError.
     """
     if on_error not in ON_ERROR:
         raise UsageError(f"{param('on_error', on_error)}: expected one of {', '.join(ON_ERROR)}")
@@ -169,8 +158,7 @@ def index_files(
 ) -> JobReport:
     """Make ``directory`` an index of the texts of all files, or add those of the last files to it.
 
-    The same call goes on where a stopped one left off, and ends with the same bytes.  Returns what
-    the workers did.  Arguments and errors as ``run_job`` and ``write_index``.
+    The same call goes on where a stopped one left off, and ends with the same bytes.
     """
     parts = directory.with_name(f"{directory.name}.parts")
     with output_lock(directory):

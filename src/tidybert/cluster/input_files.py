@@ -43,10 +43,7 @@ class InputFile:
 
     @contextmanager
     def here(self) -> Iterator[Path]:
-        """The file on this machine: within the block a copy of one that lies elsewhere.
-
-        Raises DataError.
-        """
+        """The file on this machine: within the block a copy of one that lies elsewhere."""
         if not is_remote(self.path):
             yield Path(self.path)
             return
@@ -59,15 +56,7 @@ class InputFile:
 
 
 def input_files(given: str, suffixes: Collection[str]) -> list[InputFile]:
-    """The files that ``given`` names, sorted by name.
-
-    Args:
-        given: a folder (every file in it and below, without hidden ones), a pattern (``**`` for any
-            depth) or a file, each also as a URL that fsspec reads.
-        suffixes: those that a file in a folder may have, before ``.gz``.
-
-    Raises DataError where there is no file, and UsageError for a folder that holds other files too.
-    """
+    """The files that ``given`` names, sorted by name."""
     if is_remote(given):
         return sorted(_remote_files(given, suffixes))
     path = Path(given)
@@ -184,11 +173,7 @@ def this_version() -> str:
 
 
 def begin_manifest(directory: Path, job: Mapping[str, Any]) -> dict[str, FileDone]:
-    """The files that are done by their input's name, of the manifest there or of a new one.
-
-    Raises UsageError for a folder with other things in it or of another job, and DataError for a
-    damaged manifest.
-    """
+    """The files that are done by their input's name, of the manifest there or of a new one."""
     is_begun(directory, [MANIFEST_FILE], "job")
     subject, way = f"{param('out', directory)} holds a job", "give the same, or name a new folder"
     return {each.input: each for each in _manifest(directory).begin(job, subject, way)}

@@ -170,8 +170,7 @@ Item = tuple[InputFile, FileDone | None]
 def ray_cluster(address: str) -> "Iterator[RayCluster]":
     """Join the cluster at an address, or with "local" start one on this machine, and leave it.
 
-    A program that has joined one by itself stays in it.  Raises UsageError where Ray is not
-    installed or nothing answers at the address.
+    A program that has joined one by itself stays in it.
     """
     if address == LOCAL:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -245,8 +244,7 @@ class RayCluster:
     ) -> Iterator[Outcome]:
         """What became of each file, as they are done.
 
-        A worker that dies is replaced, and its file begins again.  Raises DataError where the
-        cluster itself stops.
+        A worker that dies is replaced, and its file begins again.
         """
         from ray.data import ActorPoolStrategy, from_items
 

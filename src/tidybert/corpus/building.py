@@ -99,11 +99,7 @@ def journal_in(directory: Path) -> Journal[Progress]:
 
 
 def begin(directory: Path, settings: BuildSettings) -> Progress:
-    """The progress of an earlier run, or that of a new one in a directory that this makes.
-
-    Raises UsageError for a directory with other things in it or begun with other settings, and
-    DataError for a damaged progress.json.
-    """
+    """The progress of an earlier run, or that of a new one in a directory that this makes."""
     journal = journal_in(directory)
     if not is_begun(directory, [PROGRESS_FILE], "corpus"):
         progress = Progress(settings, settings.held_out)
@@ -184,10 +180,6 @@ def build_corpus(
     findings in the files.  progress: called after each block.
     tokenised: gives the new documents of the files as blocks, from where its ``Reading`` is, where
     others have tokenised them; None reads and tokenises here.
-
-    Raises UsageError for a directory with other things in it, or begun with other settings, and
-    DataError for files that cannot be read or hold too few documents, InUseError where another
-    process builds this corpus.
     """
     check_held_out(held_out)
     directory = Path(directory)

@@ -48,12 +48,7 @@ def cache_folder() -> Path:
 
 
 def copied_corpus(url: str, cache_gb: float, note: Callable[[str], None]) -> Path:
-    """The directory of a corpus's copy on this machine, which is made if it is not there.
-
-    Raises UsageError where the corpus is larger than the cache may be, DataError where it cannot be
-    read or differs from its sha256, DiskError for a full disk, InUseError while another process
-    copies it.
-    """
+    """The directory of a corpus's copy on this machine, which is made if it is not there."""
     url = url.rstrip("/")
     folder = cache_folder() / hashlib.sha256(url.encode()).hexdigest()[:16]
     directory = folder / url.rpartition("/")[2]

@@ -150,9 +150,6 @@ def corpus_files(paths: Sequence[str | Path | Source], *, any_format: bool = Fal
     any depth), each also as a URL that fsspec reads, or ``-`` for standard input.  A file that you
     name, or a glob finds, is text unless its suffix says otherwise.  In a folder, an unknown suffix
     is an error, so that no other file passes for text.
-
-    Raises DataError for a path without a file, UsageError for a file of another format unless
-    ``any_format``.
     """
     if not paths:
         raise UsageError("no corpus is named: give files, folders or globs")
@@ -208,7 +205,6 @@ def _is_json(source: Source) -> bool:
 def open_stored(source: Source) -> Iterator[tuple[io.BufferedReader, BinaryIO]]:
     """Open a file: its bytes unpacked from gzip, xz or Zstandard, and the file on the disk.
 
-    Raises DataError for a missing file, a device, and packed data that are damaged or cut short.
     Reading raises LimitError for packed data that unpack to too much.
     """
     try:
@@ -387,9 +383,6 @@ def read_documents(
 
     Without ``options.skip_bad_rows`` no document of a file follows its first bad line; the rest is
     read to count all bad lines.  ``report`` is filled on the way.
-
-    Raises DataError for a file that is missing, damaged or has bad lines, with file and line, and
-    for a corpus without any document; UsageError for an unknown encoding or format.
     """
     options = options or CorpusOptions()
     ReadOptions(encoding=options.encoding)

@@ -238,10 +238,7 @@ def bands_for(similarity: float) -> tuple[int, int]:
 
 
 def read_evaluation(paths: Sequence[str | Path]) -> Evaluation:
-    """The runs of words in evaluation files: every text of JSON, every line of other text.
-
-    Raises DataError for a file that cannot be read, or none of whose texts has RUN words.
-    """
+    """The runs of words in evaluation files: every text of JSON, every line of other text."""
     hashes, files, names, num_short = [], [], [], 0
     for number, source in enumerate(corpus_files(paths, any_format=True)):
         runs = [run_hashes(_WORD.findall(text.lower())) for text in _texts(source)]

@@ -51,10 +51,7 @@ PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
 def described(tokenizer: BertTokenizer) -> dict[str, Any]:
-    """Everything that decides the ids of a text, and their dtype.
-
-    Raises VocabularyError for a tokenizer that is no WordPiece.
-    """
+    """Everything that decides the ids of a text, and their dtype."""
     tokenizer.require_wordpiece("a corpus for pre-training", or_added=True)
     added = [dataclasses.asdict(each) for each in tokenizer.added]
     return {
@@ -229,8 +226,6 @@ def verify_files(
     """Read every file and compare its sha256.
 
     progress: called after each file with the bytes read so far and those of all files.
-
-    Raises DataError for the first file in order that differs or cannot be read.
     """
     total, done = sum(file.num_bytes for file in files), 0
     with ThreadPoolExecutor(_HASHING_THREADS) as pool:

@@ -163,10 +163,6 @@ def check_labels(
 
     A label of a single example, one that spells a missing value, and labels that differ only in
     case or spaces are warnings.
-
-    Args:
-        nouns: what the labels are to the user: classes, tags.
-        remedy: what to do about a label with a single example.
     """
     report.label_counts = {name: counts[name] for name in sorted(counts, key=label_order)}
     unknown = {name: in_dev[name] for name in sorted(in_dev, key=label_order) if name not in counts}
@@ -211,15 +207,7 @@ def check_repetition(
     label: str,
     warn_repeated: bool = True,
 ) -> None:
-    """Warn of examples that occur twice, or with several answers.
-
-    Args:
-        key: equal for examples that read the same.
-        answer: the example's label.
-        noun: what reads the same: text, question.
-        label: what the answer is to the user: label, tag.
-        warn_repeated: whether equal examples with equal labels are worth a warning.
-    """
+    """Warn of examples that occur twice, or with several answers."""
     seen: dict[Hashable, set[Hashable]] = {}
     repeated: list[int] = []
     for one in data.train:

@@ -47,10 +47,6 @@ def apply_corrections(path: str, examples: Sequence[TextExample]) -> Corrected:
 
     The CSV has the columns row, text and correction, and text_pair for pairs; where it has a column
     label, this must be the example's present one.  Commas, semicolons or tabs separate cells.
-
-    Raises DataError, with its line, for a row that cannot be read, that comes twice or that no
-    example has, for a text or a label that differs, and for a correction that is not the label of
-    any example.
     """
     first: dict[str, int] = {}
     # All examples of a JSON file may be in its one line, so the row alone does not name one.

@@ -78,7 +78,6 @@ def text_features(
     """Features of single texts or pairs, in order, cut to ``max_seq_length`` tokens.
 
     ``prompt`` is put before each text.
-    Raises UsageError where ``max_seq_length`` leaves no room for a token of each text.
     """
     if prompt:
         texts = [prompt + text for text in texts]

@@ -92,9 +92,6 @@ def long_features(
     """Features of examples, without labels, in the mode that ``LongTexts`` describes.
 
     A text in windows has several Features, which share its weight.
-
-    Raises what ``example_features`` does, and UsageError for pairs with head-tail, and for a
-    ``doc_stride`` that is longer than a window, whether or not a text needs several.
     """
     features = example_features(examples, tokenizer, max_seq_length)
     if mode == "truncate":
@@ -192,8 +189,6 @@ def windows_of(num_tokens: int, room: int, doc_stride: int | None = None) -> lis
     """The windows over ``num_tokens`` tokens; one empty window over none.
 
     doc_stride: None is 128 tokens, or half of a window that is shorter than twice that.
-
-    Raises UsageError as ``check_windows`` does.
     """
     check_windows(room, doc_stride)
     if num_tokens <= room:

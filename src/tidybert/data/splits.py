@@ -35,9 +35,6 @@ def stratified_split(
     Examples with equal ``texts`` (a text, or a pair as a tuple) stay on one side; a text under
     several labels is trained on.  So a class stays out of evaluation only where it has a single
     example, or no text that is its own and can be spared.  The same arguments give the same split.
-
-    Raises UsageError for a fraction that is not between 0 and 1, DataError where no example can be
-    held out.
     """
     groups = _groups(len(labels), fraction, texts)
     generator = np.random.default_rng(seed)
@@ -223,12 +220,6 @@ def text_hashes(identities: Iterable[Hashable]) -> Hashes:
 
     Texts that differ only in case, white space or Unicode's composition have one hash.  The order
     of the texts of a pair counts.  Two different texts have one hash with a chance of 2**-64.
-
-    Args:
-        identities: each a text, None, or a tuple or a frozenset of identities.
-
-    Returns:
-        (N,) uint64.
     """
     digests = b"".join(
         blake2b(_canonical(identity), digest_size=8).digest() for identity in identities

@@ -148,10 +148,7 @@ class Attention(ExplainedText):
         )
 
     def cell(self, layer: int, head: int, row: int, column: int) -> AttentionCell:
-        """The arithmetic of one cell; ``row`` and ``column`` are positions of pieces, from 0.
-
-        Raises UsageError for a place that there is not.
-        """
+        """The arithmetic of one cell; ``row`` and ``column`` are positions of pieces, from 0."""
         layer, head = self._place("layer", layer), self._place("head", head)
         for name, position in (("row", row), ("column", column)):
             if not 0 <= position < len(self.encoding):

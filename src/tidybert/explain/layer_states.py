@@ -233,15 +233,7 @@ def answers_of(
     tokenizer: BertTokenizer,
     top_k: int,
 ) -> list[MaskAnswers]:
-    """The answers at M masks.
-
-    Args:
-        probabilities: (L + 1, M, V) of each layer.
-        masked: the M positions.
-        truths: the ids (n,) of the text itself.
-        tokenizer: the model's.
-        top_k: how many words of each layer.
-    """
+    """The answers at M masks."""
     masks = []
     for number, position in enumerate(masked):
         index = truths[position]
@@ -350,8 +342,7 @@ class Similarities(Shown):
 def nearest_pieces(table: Floats, tokenizer: BertTokenizer, word: str, top_k: int) -> NearestPieces:
     """The ``top_k`` pieces nearest to a word, from the word embeddings (V, H).
 
-    The word's own pieces and names in brackets are left out.  Raises DataError for a word that the
-    vocabulary does not know, and UsageError for a ``top_k`` below 1.
+    The word's own pieces and names in brackets are left out.
     """
     if top_k < 1:
         raise UsageError(f"{param('top_k')} is {top_k}: expected at least 1")
@@ -374,10 +365,7 @@ def nearest_pieces(table: Floats, tokenizer: BertTokenizer, word: str, top_k: in
 
 
 def word_vectors(table: Floats, tokenizer: BertTokenizer, texts: Sequence[str]) -> Floats:
-    """(m, H): the mean of the word embeddings (V, H) of each text's pieces.
-
-    Raises DataError for a text without a piece.
-    """
+    """(m, H): the mean of the word embeddings (V, H) of each text's pieces."""
     vectors = []
     for text in texts:
         ids = tokenizer.encode(text, add_special_tokens=False).input_ids

@@ -115,13 +115,7 @@ class PaddedModel(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> dict[str, Tensor]:
-        """The outputs by the names of optimum's exports; those of an embedding are (B, d).
-
-        Args:
-            input_ids, token_type_ids: int64 (B, S), or (B, C, S) for multiple choice.
-            attention_mask: the same, 1 for a token and 0 for padding.  Padding may be anywhere, and
-                outputs there mean nothing.
-        """
+        """The outputs by the names of optimum's exports; those of an embedding are (B, d)."""
         if not isinstance(self.model, heads.BertForMultipleChoice):
             return self._outputs(input_ids, attention_mask != 0, token_type_ids)
         shape = input_ids.shape
@@ -251,17 +245,6 @@ def export_onnx(source: ModelDirectory, destination: str | Path, *, int8: bool =
     The inputs are input_ids, attention_mask and token_type_ids, int64 (B, S) with any B and any S
     up to the model's positions, (B, C, S) for multiple choice.  The outputs are those of
     ``PaddedModel.forward``, in float32.
-
-    Args:
-        source: with its head; without one, or of sentence-transformers, its encoder.
-        int8: also write model_quantized.onnx, by ONNX Runtime's dynamic quantisation.
-
-    Raises:
-        UsageError: something is at ``destination``, or the packages of the extra ``export`` are
-            not installed.
-        WeightsError: the head lacks weights, or they do not fit into one ONNX file; and what
-            ``read_whole_model`` raises.
-        DiskError, InUseError: as ``atomic_directory``.
     """
     destination = Path(destination)
     if os.path.lexists(destination):

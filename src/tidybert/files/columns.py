@@ -97,11 +97,7 @@ class Columns:
 
 
 def has_header(first_row: Sequence[str], report: ReadReport) -> bool:
-    """Whether the first row of a delimited file names its columns.
-
-    Raises DataError where numbers alone are given, or were in training, and the first row looks
-    like names.
-    """
+    """Whether the first row of a delimited file names its columns."""
     options = report.options
     if options.header is not None:
         return options.header
@@ -124,16 +120,7 @@ def has_header(first_row: Sequence[str], report: ReadReport) -> bool:
 
 
 def find_columns(seen: Seen, report: ReadReport, *, first_object: int | None = None) -> Columns:
-    """Find the columns asked for, and guess those not given where only one guess is possible.
-
-    Args:
-        report: gets the columns, and which of them were guessed.
-        first_object: for objects, the row of the one whose keys ``seen`` are.  A key that is given
-            may be absent from this one.
-
-    Raises DataError with the columns seen where one is missing or cannot be guessed, and UsageError
-    where one is named twice.
-    """
+    """Find the columns asked for, and guess those not given where only one guess is possible."""
     path, options, need_label = report.path, report.options, report.need_label
     names: Sequence[str] = () if isinstance(seen, int) else seen
     COLUMNS.check(seen if isinstance(seen, int) else len(seen), path)
@@ -244,10 +231,7 @@ def is_number(value: str | int) -> bool:
 
 
 def label_parts(wanted: str | int) -> list[str | int]:
-    """The columns that a value of --label names where it names several; itself otherwise.
-
-    Raises UsageError for one that is empty or named twice.
-    """
+    """The columns that a value of --label names where it names several; itself otherwise."""
     if isinstance(wanted, int) or "," not in wanted:
         return [wanted]
     parts = [part.strip() for part in wanted.split(",")]

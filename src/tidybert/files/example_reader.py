@@ -41,11 +41,7 @@ class FileFormats:
     listed: str = ""
 
     def of(self, path: str, options: ReadOptions) -> str:
-        """The format that the options or the suffix give; "" for a pipe where neither does.
-
-        Raises DataError for a folder or no file, and UsageError for an unknown suffix; the options'
-        format is one that ``check`` passed.
-        """
+        """The format that the options or the suffix give; "" for a pipe where neither does."""
         if options.format is not None:
             return options.format
         if path == "-":

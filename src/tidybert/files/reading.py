@@ -322,9 +322,6 @@ class Reading:
 
         Delimiter, quoting, encoding and rows to skip pass on to a file of the same format alone.
         The columns are no options: readers look for them by ``ReadReport.recorded``.
-
-        Args:
-            file_format: of the file to read; None where its content decides.
         """
         names = _OF_FORMAT if file_format == self.format else ()
         open_ones = {

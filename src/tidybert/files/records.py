@@ -112,11 +112,7 @@ class JsonCursor:
 
 @contextmanager
 def json_cursor(stream: BinaryIO, encoding: str, path: str) -> Iterator[JsonCursor]:
-    """A cursor at the beginning of a stream's text, which is held in memory.
-
-    Raises DataError with the line where the bytes are of another encoding, and where the block
-    finds that the JSON is broken.
-    """
+    """A cursor at the beginning of a stream's text, which is held in memory."""
     raw = stream.read(DATA_JSON_BYTES.value + 1)
     if len(raw) > DATA_JSON_BYTES.value:
         error = DATA_JSON_BYTES.error(f"over {len(raw) - 1:,}", path)

@@ -130,15 +130,7 @@ class Memory:
 
 
 def in_memory(data: Any, name: str, tuple_names: TupleNames) -> Memory:
-    """The rows of ``data``.
-
-    Args:
-        data: anything but a path.
-        name: of the parameter, for messages.
-        tuple_names: names the values of tuples, and of columns that are given without names.
-
-    Raises DataError for anything else.
-    """
+    """The rows of ``data``."""
     if isinstance(data, Mapping):
         return _named_columns(data, name)
     if all(hasattr(data, each) for each in ("with_format", "features", "__len__")):
@@ -168,10 +160,7 @@ def in_memory(data: Any, name: str, tuple_names: TupleNames) -> Memory:
 
 
 def as_list(values: Any, name: str) -> list[Any]:
-    """The members of a list, a generator, or a column of any library.
-
-    Raises DataError for one text, and for what has no members.
-    """
+    """The members of a list, a generator, or a column of any library."""
     if isinstance(values, str | bytes | Path):
         raise DataError(f"{name} is one text, {str(values)[:40]!r}: expected several, as [...]")
     for method in ("to_pylist", "tolist", "to_list"):

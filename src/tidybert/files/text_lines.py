@@ -35,9 +35,6 @@ def open_bytes(path: str) -> Iterator[io.BufferedReader]:
     """Open a file, or standard input for ``-``, unpacking gzip where its first bytes show it.
 
     A named pipe is read as standard input is: the user names it as data.
-
-    Raises DataError for a missing file, a folder, a device, and gzip data that are damaged or cut
-    short, and LimitError for those that unpack to too much.
     """
     try:
         with ExitStack() as stack:

@@ -134,12 +134,7 @@ class _Contrast:
 
 
 def group_loss(states: Tensor, classes: Sequence[int]) -> Tensor:
-    """The mean loss of the pairs of one class plus that of the pairs of two; a scalar.
-
-    Args:
-        states: (G, H).
-        classes: (G,).
-    """
+    """The mean loss of the pairs of one class plus that of the pairs of two; a scalar."""
     directions = functional.normalize(states, dim=1)
     first, second = torch.triu_indices(len(classes), len(classes), 1, device=states.device)
     of = torch.tensor(classes, device=states.device)
@@ -169,11 +164,7 @@ class ProbeMemory:
 
 
 def with_head_start(arguments: TrainingArguments, task: AnyTask) -> TrainingArguments:
-    """The arguments with the task's default where they name no start.
-
-    Raises UsageError for a probe where the task has no linear layer to fit, and for contrastive
-    training where each example does not have one class.
-    """
+    """The arguments with the task's default where they name no start."""
     if arguments.head_start == "contrastive" and task.name != "classify":
         raise UsageError(
             f"{param('head_start', 'contrastive')} is for classify, not for {task.name}; leave "
@@ -289,10 +280,7 @@ def _states(
 def model_sources(
     model: str | Path | FinetunedModel, vocab: str | Path | None, *, allow_pickle: bool = False
 ) -> tuple[BertConfig, BertTokenizer, ModelDirectory | FinetunedModel | None]:
-    """Configuration, tokenizer, and what has the weights (None for random ones).
-
-    Raises UsageError for a size without a vocabulary, and the reverse.
-    """
+    """Configuration, tokenizer, and what has the weights (None for random ones)."""
     if isinstance(model, FinetunedModel):
         return model.config, model.tokenizer, model
     if is_size(model):
@@ -374,11 +362,7 @@ def _labels_of_head(
 
 
 def keep_layers(network: nn.Module, count: int, note: Callable[[str], None]) -> BertConfig:
-    """Keep this many of the encoder's layers, evenly spread, the lowest first; in place.
-
-    Returns the configuration that the network then has.  Raises UsageError for a number that is not
-    1 to all of its layers.
-    """
+    """Keep this many of the encoder's layers, evenly spread, the lowest first; in place."""
     encoder = encoder_of(network)
     of = len(encoder.layers)
     if not 1 <= count <= of:

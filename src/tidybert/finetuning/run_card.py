@@ -42,16 +42,7 @@ def write_run_card(
     *,
     in_transformers: bool = True,
 ) -> bool:
-    """Write README.md, unless the RUN has one of the user's; returns whether it did.
-
-    Args:
-        arguments: the content of arguments.json.
-        answers: those to dev, None without it.
-        inputs: see ``Task.inputs_of``.
-        max_seq_length: most tokens of a sequence.
-        name: the RUN's, where it is not its directory's.
-        in_transformers: whether transformers has a class for the model.
-    """
+    """Write README.md, unless the RUN has one of the user's; returns whether it did."""
     name = name or run.name
     metrics = {} if answers is None else _numbers(answers.metrics())
     record = arguments[RECORD]

@@ -40,14 +40,7 @@ class TrainingExamples:
 def examples_of(
     job: FinetuningJob, tell: Callable[[str], None], *, warns: bool = False
 ) -> TrainingExamples:
-    """Read both parts of a job; without ``dev`` a share of ``train`` is held out.
-
-    Args:
-        tell: gets lines about what was read.
-        warns: make a Python warning of rows that are skipped.
-
-    Raises DataError and UsageError.
-    """
+    """Read both parts of a job; without ``dev`` a share of ``train`` is held out."""
     if not isinstance(job.task, str):
         return TrainingExamples(job.task, job.train, job.dev, unlabelled=job.unlabelled or ())
     chosen = job.task_class
@@ -129,10 +122,7 @@ def examine_unlabelled(
     unlabelled: Sequence[Any],
     features: Sequence[Features],
 ) -> None:
-    """Count them, those that lose a part, and those with a text that occurs twice.
-
-    Raises DataError where they hold other inputs than the training examples.
-    """
+    """Count them, those that lose a part, and those with a text that occurs twice."""
     if not unlabelled:
         return
     task.check_inputs(unlabelled, task.inputs_of(data.train))

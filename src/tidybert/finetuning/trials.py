@@ -115,14 +115,6 @@ def run_trials(
 
     A trial begins only if it should end within the job's ``time_limit`` at the speed of those
     before it; the first always begins.
-
-    Args:
-        train: runs the job of a trial.
-        shared: see ``shared_settings``; the trials in trials.json must have had the same.
-        metric: decides which trial is best, the higher the better.
-
-    Raises UsageError where trials.json has other shared settings, TrainingError where all trials
-    failed, and what ``train`` raises except DivergedError.
     """
     run = job.out
     assert run is not None, "the job has checked it"

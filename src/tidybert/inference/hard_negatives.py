@@ -106,10 +106,7 @@ class HardNegatives:
         resume: bool = False,
         advance: Callable[[int], None] = lambda num_done: None,
     ) -> Mined:
-        """Write a JSON line a pair, with anchor, positive and negatives, whole or not at all.
-
-        Raises as ``grow_file``.
-        """
+        """Write a JSON line a pair, with anchor, positive and negatives, whole or not at all."""
         settings = {
             "model": self.embedder.fingerprint,
             "prompts": [self.query_prompt, self.embedder.prompt],

@@ -45,20 +45,7 @@ def measure(
     warns: bool = False,
     texts: Any = None,
 ) -> Measurement:
-    """Measure a model on labelled examples.
-
-    Args:
-        data: a path, or rows in memory.
-        read, skip_bad_rows: how to read them; what ``read`` leaves open is as in training.
-        tell: gets lines about what was read and cut.
-        warn: gets a line for each reason not to trust the metrics.
-        warns: make a Python warning of rows that are skipped.
-        texts: a path or a list; vectors of pairs are searched among these texts too.
-        advance: gives a context manager for the work, whose value takes the sequences done.
-
-    Raises DataError for a label that the model does not know, for no examples, and as reading does,
-    and UsageError for ``texts`` that nothing is searched in.
-    """
+    """Measure a model on labelled examples."""
     file = str(data) if isinstance(data, str | Path) else "data"
     task = predictor.task
     examples = read_all(

@@ -79,11 +79,7 @@ def is_new(model: str | Path) -> bool:
 
 
 def new_config(model: str | Path, shape: ModelShape, vocab_size: int) -> BertConfig:
-    """The configuration of a new model with the corpus's vocabulary.
-
-    Raises UsageError for a config.json of another number of tokens or with weights beside it, and
-    ConfigError for sizes that do not fit each other.
-    """
+    """The configuration of a new model with the corpus's vocabulary."""
     if is_size(model):
         config = BertConfig.from_name(str(model), vocab_size=vocab_size)
         return _reshaped(config, shape)

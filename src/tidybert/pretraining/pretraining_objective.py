@@ -230,8 +230,7 @@ def largest_micro_batch(
 ) -> int:
     """Tokens from ``least`` to ``most`` that fit the devices of all processes, with a margin.
 
-    ``make_batch`` makes a batch of a number of tokens; ``start`` is tried first.  Raises
-    TrainingError where ``least`` do not fit.
+    ``make_batch`` makes a batch of a number of tokens; ``start`` is tried first.
     """
     device = next(model.parameters()).device
     trained = [each for each in model.parameters() if each.requires_grad]
@@ -410,10 +409,7 @@ class PretrainingObjective(Objective):
         return replace(taken, batches=[batch.pinned() for batch in taken.batches])
 
     def add_gradients(self, work: Work, numbers: torch.Generator) -> Tensor:
-        """Add the gradient of the mean over all that is predicted.
-
-        Returns (2 P,): of each loss the sum and the correct predictions.
-        """
+        """Add the gradient of the mean over all that is predicted."""
         taken: StepBatches = work.batches
         sums = {name: torch.zeros(2, device=self.device) for name in taken.counts}
         for number, batch in enumerate(taken.batches, start=1):

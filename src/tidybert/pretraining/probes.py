@@ -84,11 +84,7 @@ def _summed_loss(outputs: Tensor, batch: Batch) -> Tensor:
 
 
 def read_probes(files: Sequence[str] | None, plan: PretrainingPlan) -> list[Probe]:
-    """The probes of some files.
-
-    Raises UsageError for two files of one name, and DataError for a file without labels or with
-    too few texts.
-    """
+    """The probes of some files."""
     found = [_read(path, plan) for path in files or ()]
     names = [each.name for each in found]
     for place, name in enumerate(names):

@@ -178,13 +178,7 @@ _SCORE: Final = 7.5
 
 @torch.no_grad()
 def attend_to_neighbours(model: BertModel, standard_deviation: float, seed: int) -> None:
-    """Overwrite the position embeddings, and the queries and keys of up to eight heads a layer.
-
-    Args:
-        standard_deviation: that of the position embeddings.  With the words' own, about half of
-            what a layer reads is position.
-        seed: draws the frequencies, and chooses which of them each head compares.
-    """
+    """Overwrite the position embeddings, and the queries and keys of up to eight heads a layer."""
     generator = torch.Generator().manual_seed(seed)
     config = model.config
     width, num_heads = config.hidden_size, config.num_attention_heads
@@ -230,10 +224,7 @@ _CORPUS_START_STD: Final = 0.05
 def build_model(
     model: str | Path, plan: PretrainingPlan, shape: ModelShape
 ) -> tuple[PretrainingModel, BertConfig]:
-    """The model with its heads, and the configuration that is saved with it.
-
-    Raises as ``new_config``, and UsageError for a MODEL of another vocabulary or casing.
-    """
+    """The model with its heads, and the configuration that is saved with it."""
     if isinstance(plan.instances, NextTokenOptions):
         return _language_model(str(model), plan, plan.instances)
     build = build_pretraining_model(plan.instances.objective)

@@ -19,9 +19,6 @@ def weighted_corpora(
     A corpus is a directory, and may have a weight: ``books:0.5``; without one its weight is 1.
     A URL that fsspec reads is copied to this machine first, see ``copied_corpus``.  ``note`` is
     called with what may surprise.
-
-    Raises UsageError for a weight that is not a number above 0, a corpus named twice, and corpora
-    of different vocabularies; DataError where a directory holds no corpus.
     """
     given = [data] if isinstance(data, str | Path) else list(data)
     if not given:
@@ -50,10 +47,7 @@ def weighted_corpora(
 
 
 def weighted_path(given: str | Path) -> tuple[str, float]:
-    """A corpus's directory and its weight; a directory with a colon in its name stays whole.
-
-    Raises UsageError for a weight that is not a number above 0, and where both readings exist.
-    """
+    """A corpus's directory and its weight; a directory with a colon in its name stays whole."""
     text = str(given)
     path, colon, weight = text.rpartition(":")
     if not colon or isinstance(given, Path) or "/" in weight or "\\" in weight:

@@ -103,16 +103,7 @@ def evaluation_of(
     max_seq_length: int,
     num_resamples: int = NUM_RESAMPLES,
 ) -> Evaluation:
-    """Judge every example, and draw the intervals around the metrics.
-
-    Args:
-        answers: those to labelled examples.
-        metrics: all of theirs, with their counts.
-        run, file, date: as the report is to name them; ``run`` is where the training's log lies,
-            and a date that is not given is now.
-        max_seq_length: tokens that a sequence may have.
-        num_resamples: how many samples the intervals are drawn from, if time allows.
-    """
+    """Judge every example, and draw the intervals around the metrics."""
     task, probabilities = answers.task, answers.class_probabilities
     return Evaluation(
         task=task.name,

@@ -63,10 +63,7 @@ _UNITS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def write_curves(run: Path) -> Path | None:
-    """Draw RUN/metrics.jsonl into RUN/curves.svg; None while the log is empty.
-
-    Raises OSError where it cannot write the file.
-    """
+    """Draw RUN/metrics.jsonl into RUN/curves.svg; None while the log is empty."""
     picture = run_picture(run)
     if picture is None:
         return None

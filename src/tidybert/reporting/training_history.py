@@ -49,12 +49,7 @@ class TrainingHistory:
 def read_training_history(
     run: str | Path, figures: Sequence[str] = ("loss", "learning_rate")
 ) -> TrainingHistory | None:
-    """The history of a RUN; None without a log.  Raises DataError for a log that cannot be read.
-
-    Args:
-        run: a directory.
-        figures: the names of the numbers to keep for each step.
-    """
+    """The history of a RUN; None without a log.  Raises DataError for a log that cannot be read."""
     path = Path(run) / METRICS_FILE
     if not present(path):
         return None
@@ -130,9 +125,8 @@ def extremes(points: Points) -> Points:
 def checkpoint_rows(run: Path) -> list[dict[str, Any]]:
     """An entry for each checkpoint, by step: what was measured last up to it, and its size.
 
-    ``model`` names it as a MODEL, ``measured`` is the step of the measurement, and ``best`` whether
-    the run has nothing better up to its last checkpoint.  Raises TidyBertError for a file that
-    cannot be read.
+    ``model`` names it as a MODEL, ``measured`` is the step of the measurement, and ``best``
+    whether the run has nothing better up to its last checkpoint.
     """
     history = read_training_history(run)
     evaluations = history.evaluations if history else []

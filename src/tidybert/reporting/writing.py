@@ -55,10 +55,7 @@ def check_report_directory(directory: Path) -> None:
 
 @contextmanager
 def owned_report(directory: Path) -> Iterator[None]:
-    """Within the block this process alone writes the report.
-
-    Raises as ``check_report_directory``, and InUseError where another process writes it.
-    """
+    """Within the block this process alone writes the report."""
     check_report_directory(directory)
     with output_lock(directory):
         check_report_directory(directory)
@@ -66,11 +63,7 @@ def owned_report(directory: Path) -> Iterator[None]:
 
 
 def write_report(evaluation: Evaluation, directory: str | Path) -> Path:
-    """Write report.json and report.html, or replace an earlier report as a whole.
-
-    Returns the path of the page. Raises UsageError as ``check_report_directory``, DiskError where
-    the report cannot be written, and InUseError where another process writes it.
-    """
+    """Write report.json and report.html, or replace an earlier report as a whole."""
     # A link or "." would be replaced itself, not the directory that it leads to.
     target = Path(directory).resolve()
     check_report_directory(target)

@@ -123,11 +123,7 @@ _AGAIN: Final = "make the index again with tidybert index, in a new directory"
 
 
 def open_state(directory: str | Path) -> IndexState:
-    """The state of a finished index, whose files are whole.
-
-    Raises UsageError for a directory that is no index, or an unfinished one, and DataError for
-    files that are missing, shorter, or not what index.json says.
-    """
+    """The state of a finished index, whose files are whole."""
     directory = Path(directory)
     if not present(directory / INDEX_FILE):
         if not present(directory / PROGRESS_FILE):
@@ -264,20 +260,7 @@ def write_index(
     computed: Computed | None = None,
     advance: Callable[[int], None] = lambda num_texts: None,
 ) -> Written:
-    """Make ``directory`` an index of the texts, or add those to it that it lacks.
-
-    Args:
-        embedder: must normalise; ``model`` is the MODEL that it was opened by.
-        examples: all texts, those that the index has at the front, in the same order.
-        dtype: float32, float16, or int8 with a scale for each vector.
-        computed: gives the vectors of the texts that the index lacks, where others have computed
-            them; None computes them here.
-        advance: called with the number of texts done.
-
-    Raises UsageError for a directory with other things in it or an index with other settings,
-    DataError for other texts than the index has, InUseError where another process writes it, and
-    DiskError.
-    """
+    """Make ``directory`` an index of the texts, or add those to it that it lacks."""
     if dtype not in DTYPES:
         raise UsageError(f"{param('dtype')} {dtype!r}: expected one of {', '.join(DTYPES)}")
     assert embedder.normalize, "an index holds vectors of length 1"

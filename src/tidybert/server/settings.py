@@ -79,11 +79,7 @@ class ServerSettings:
 
 
 def api_keys(file: Path | None) -> tuple[str, ...]:
-    """The keys in a file, one a line, and in TIDYBERT_API_KEYS, with commas between them.
-
-    Raises UsageError for a file without a key and for a key that is too short; no message has a
-    key in it.
-    """
+    """The keys in a file, one a line, and in TIDYBERT_API_KEYS, with commas between them."""
     found = [each.strip() for each in os.environ.get(KEYS_VARIABLE, "").split(",")]
     if file is not None:
         lines = [each.strip() for each in read_text(file, JSON_BYTES).splitlines()]

@@ -95,10 +95,7 @@ class VectorOptions(TaskOptions):
         super().__post_init__()
 
     def widths(self) -> tuple[int, ...]:
-        """The numbers of ``matryoshka_dims``, the greatest first.
-
-        Raises UsageError for anything but numbers above 0 with commas between them.
-        """
+        """The numbers of ``matryoshka_dims``, the greatest first."""
         parts = [] if self.matryoshka_dims is None else self.matryoshka_dims.split(",")
         if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
             raise UsageError(

@@ -74,12 +74,7 @@ class TokenizerFiles:
 
 
 def read_directory(directory: Path) -> TokenizerFiles:
-    """The tokenizer's files of a directory.
-
-    Raises VocabularyError for a missing or damaged vocabulary, where vocab.txt and tokenizer.json
-    contradict each other, and for a tokenizer.json that the library refuses; ConfigError for a file
-    that is not JSON of the expected form, or settings that are not true, false or null; LimitError.
-    """
+    """The tokenizer's files of a directory."""
     listed, path = directory / VOCABULARY_FILE, directory / TOKENIZER_FILE
     described = _read_object(path, TOKENIZER_BYTES)
     config = _read_object(directory / TOKENIZER_CONFIG_FILE, JSON_BYTES) or {}
@@ -426,10 +421,7 @@ def _read_object(path: Path, limit: Limit) -> dict[str, Any] | None:
 
 
 def layout_of(files: TokenizerFiles) -> Layout:
-    """What the post-processor of a tokenizer.json puts around one text and two.
-
-    Raises VocabularyError for a post-processor of another kind, and for a text without any.
-    """
+    """What the post-processor of a tokenizer.json puts around one text and two."""
     assert files.described is not None
     steps = [files.described.get("post_processor") or {}]
     while any(step.get("type") == "Sequence" for step in steps):

@@ -203,10 +203,7 @@ class StepFigures:
         self._launched.append(launched)
 
     def read(self, most: int = 0) -> list[StepReport]:
-        """Read the figures of launched steps until at most this many are left.
-
-        Raises TrainingError where the training has diverged.
-        """
+        """Read the figures of launched steps until at most this many are left."""
         found = []
         while len(self._launched) > most:
             launched = self._launched.popleft()

@@ -56,8 +56,7 @@ _TOKENS_PER_BLOCK: Final = 4096
 def freeze(model: nn.Module, num_layers: int, embeddings: bool) -> list[nn.Module]:
     """Turn off the gradients of the lowest layers, and return the frozen parts.
 
-    The embeddings are frozen with any layer, or alone where ``embeddings`` is set.  Raises
-    UsageError for more layers than the model has.
+    The embeddings are frozen with any layer, or alone where ``embeddings`` is set.
     """
     if not num_layers and not embeddings:
         return []

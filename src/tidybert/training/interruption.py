@@ -60,12 +60,6 @@ def stop_requests(
     """Within the block STOP_SIGNALS set the request, in the main thread alone.
 
     A SIGHUP that the program ignores (nohup) stays ignored.
-
-    Args:
-        say: called at once with the signal, and whether it is the first or the second one; after
-            the second one the handlers of before are back.
-        forwarded: a scheduler and torchrun may both send the first signal, so that a second one
-            changes nothing.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():

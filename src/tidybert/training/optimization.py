@@ -301,9 +301,8 @@ def begin_step(
 ) -> torch.Generator:
     """Put the model into training mode and set the learning rate.
 
-    Returns a generator for the step's dropout on a CPU.  It follows from ``seed``, the run's seed
-    and the step, so that a run can resume with the same dropout.  PyTorch's own generators begin
-    with the same seed if ``default`` is set.
+    It follows from ``seed``, the run's seed and the step, so that a run can resume with the
+    same dropout.  PyTorch's own generators begin with the same seed if ``default`` is set.
     """
     for group in optimizer.param_groups:
         group["lr"] = learning_rate

@@ -18,10 +18,7 @@ _LOSES: Final = 1.1
 
 
 def is_mixed(precision: str, device: torch.device) -> bool:
-    """Whether steps run in bfloat16; auto does so on CUDA alone.
-
-    Raises UsageError for bfloat16 on a device that cannot multiply in it.
-    """
+    """Whether steps run in bfloat16; auto does so on CUDA alone."""
     if device.type == "cpu" or precision == "float32":
         if precision == "auto":
             _LOGGER.info("precision: float32, because a CPU uses bfloat16 only on request")

@@ -24,10 +24,7 @@ def describe_texts(
     epoch: int,
     index: int,
 ) -> dict[str, Any]:
-    """One or two texts as one instance, with the masks of number ``index`` of an epoch.
-
-    Raises UsageError for more texts, for one without a token, and for too long ones.
-    """
+    """One or two texts as one instance, with the masks of number ``index`` of an epoch."""
     if len(texts) > 2:
         raise UsageError(f"{param('input')} is given {len(texts)} times; expected one text or two")
     encoding = tokenizer.encode(texts[0], texts[1] if len(texts) == 2 else None)

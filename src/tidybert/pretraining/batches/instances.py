@@ -266,8 +266,6 @@ def _stretches(within: Array, ends: Array) -> tuple[Array, Array, Array]:
 
     within: (N,) tokens of the document before each sentence, and before its end.  ends: (D,) the
     places of the documents' ends.
-
-    Returns the places of each stretch's first sentence and of its end, and its document (L,).
     """
     is_end = np.zeros(len(within), np.bool_)
     is_end[ends] = True

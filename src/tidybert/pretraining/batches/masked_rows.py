@@ -79,14 +79,7 @@ class BatchShape:
 def shape_for(
     lengths: Array, predictions: Array, longest: int, num_tokens: int, micro_batch_tokens: int
 ) -> BatchShape:
-    """The shape that gives steps of ``num_tokens`` tokens the least padding.
-
-    Args:
-        lengths, predictions: of a sample of the sequences.
-        longest: most tokens of a sequence.
-        num_tokens: most tokens of a process's share of a step.
-        micro_batch_tokens: most rows; at least twice ``longest``.
-    """
+    """The shape that gives steps of ``num_tokens`` tokens the least padding."""
     assert micro_batch_tokens >= 2 * longest
 
     each = _MORE_SEQUENCES / float(lengths.mean())

@@ -138,9 +138,8 @@ def next_token_batch(
 ) -> PretrainingBatch:
     """The instances at ``places``: [SOS] and the tokens of a segment, all rows to predict.
 
-    The last row of a document predicts [EOS].  Where a segment ends before its document does, the
-    last row predicts the token after the segment, so that no text seems to end at a cut.  Raises
-    DataError for ids of a damaged corpus.
+    The last row of a document predicts [EOS].  Where a segment ends before its document does,
+    the last row predicts the token after the segment, so that no text seems to end at a cut.
     """
     lengths = places.end_a - places.begin_a + 1
     goes_on = places.end_a < corpus.document_ends(places.document_a)

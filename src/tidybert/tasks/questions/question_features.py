@@ -103,8 +103,6 @@ def question_features(
 
     The end of a question longer than ``max_query_length`` is cut, which is what ``truncated`` says:
     the text is always read whole.
-
-    Raises UsageError as ``check_lengths_fit``, and the tokenizer's TextError.
     """
     check_lengths_fit(max_seq_length, max_query_length, doc_stride)
     questions = tokenizer.encode_batch([one.question for one in examples], add_special_tokens=False)
@@ -147,8 +145,6 @@ def add_answers(features: Sequence[Features], examples: Sequence[QuestionExample
     """Labels (first row, last row) of the first right answer in each window.
 
     A window that does not show the whole answer points at [CLS], row 0, as in run_squad.py.
-
-    Raises DataError for a question whose answers are not known.
     """
     for one in features:
         window: ContextWindow = one.place

@@ -49,9 +49,6 @@ def gold_answers(record: Mapping[str, object], context: str) -> GoldAnswers:
     Hugging Face's datasets.  A single one is in "answer", with "answer_start" or "start" beside it.
     An answer without a place gets the first place that fits.  No answer at all means, like
     "is_impossible", that the context has none.
-
-    Raises AnswerError for another form, an answer that is not at its place, and "is_impossible"
-    that contradicts the answers.
     """
     impossible = record.get("is_impossible")
     if impossible is not None and not isinstance(impossible, bool):

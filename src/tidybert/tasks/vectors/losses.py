@@ -23,15 +23,7 @@ def info_nce(
     scale: float = SCALE,
     both_directions: bool = False,
 ) -> Tensor:
-    """InfoNCE with in-batch negatives (van den Oord et al. 2018; Henderson et al. 2017, 4.4).
-
-    Args:
-        anchors: (B, H).
-        candidates: (C, H), of which the first B are the anchors' positives, in order.
-        ignored: (B, C) bool, candidates that are not negatives of an anchor; its own positive is
-            never ignored.
-        both_directions: the mean of the loss and that of each positive among the anchors.
-    """
+    """InfoNCE with in-batch negatives (van den Oord et al. 2018; Henderson et al. 2017, 4.4)."""
     cosines = functional.normalize(anchors) @ functional.normalize(candidates).T
     right = torch.arange(len(anchors), device=anchors.device)
     logits = (scale * cosines).masked_fill(ignored, -torch.inf)
@@ -45,10 +37,6 @@ def cosent(first: Tensor, second: Tensor, scores: Tensor, *, scale: float = SCAL
     """CoSENT (Su 2022): the cosine of a pair with a higher score should be the higher one.
 
     ln(1 + the sum of exp(scale * (cosine of i - cosine of j)) over scores i < j).
-
-    Args:
-        first, second: (B, H).
-        scores: (B,).
     """
     cosines = scale * functional.cosine_similarity(first, second)
     differences = cosines[:, None] - cosines[None, :]
@@ -60,10 +48,6 @@ def supervised_contrastive(vectors: Tensor, classes: Tensor, *, scale: float = S
     """The supervised contrastive loss (Khosla et al. 2020, equation 2), 0 without equal classes.
 
     The mean over the vectors that share their class with another one in the batch.
-
-    Args:
-        vectors: (B, H).
-        classes: (B,) int64.
     """
     directions = functional.normalize(vectors)
     itself = torch.eye(len(vectors), dtype=torch.bool, device=vectors.device)
@@ -79,9 +63,6 @@ def uncorrelated(cosines: Tensor, taught: Tensor) -> Tensor:
     """1 - Pearson's correlation of cosines and a teacher's values (Huang et al. 2022, DIST).
 
     So the values may have any unit.  1, without a gradient, where all of them are equal.
-
-    Args:
-        cosines, taught: (n,).
     """
     return 1 - functional.cosine_similarity(cosines - cosines.mean(), taught - taught.mean(), dim=0)
 

@@ -115,10 +115,7 @@ class BatchEncoder:
     def encode(
         self, texts: Iterable[str], add_special_tokens: bool, first: int = 0
     ) -> tuple[IdArray, Lengths]:
-        """(ids (T,), lengths (B,)) of B texts, laid end to end.
-
-        Raises TextError for a text that cannot be tokenised; it counts texts from ``first``.
-        """
+        """(ids (T,), lengths (B,)) of B texts, laid end to end."""
         texts = list(texts)
         try:
             if sum(map(len, texts)) < _FEW_CHARACTERS:

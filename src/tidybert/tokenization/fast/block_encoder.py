@@ -195,10 +195,7 @@ class BlockEncoder:
         return sum(table.nbytes for table in self._tables) + self._pool.nbytes + self._trie.nbytes
 
     def encode(self, texts: Sequence[str]) -> tuple[npt.NDArray[Any], Integers]:
-        """(ids (T,), lengths (B,)) of B texts, laid end to end, without special tokens.
-
-        Raises TypeError for anything but a string, UnicodeEncodeError for a lone surrogate.
-        """
+        """(ids (T,), lengths (B,)) of B texts, laid end to end, without special tokens."""
         ids = [np.empty(0, self._dtype)]
         lengths = [np.empty(0, np.int64)]
         for group in _groups(texts):

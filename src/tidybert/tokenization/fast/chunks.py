@@ -171,10 +171,7 @@ class ChunkCutter:
         self._is_alone = _members(alone, 0x10000)
 
     def cut(self, texts: Sequence[str]) -> Chunks:
-        """The chunks of all texts, in order.
-
-        Raises TypeError for anything but a string, UnicodeEncodeError for a lone surrogate.
-        """
+        """The chunks of all texts, in order."""
         data = b"\0".join([*map(str.encode, texts), bytes(PADDING)])
         data = data.translate(self._folding, self._removed)
         characters = np.frombuffer(data, np.uint8)

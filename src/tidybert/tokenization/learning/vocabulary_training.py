@@ -141,13 +141,7 @@ _LEFT: Final = 0.4
 def pruned(
     merged: Sequence[str], single: Sequence[str], words: Mapping[str, int], size: int
 ) -> list[str]:
-    """``size`` of the joined pieces, in their order; all of them where there are no more.
-
-    Args:
-        merged: pieces of several characters, in the order in which they were joined.
-        single: the pieces of characters, which stay.
-        words: how often each word occurs; ``single`` can spell all of them.
-    """
+    """``size`` of the joined pieces, in their order; all of them where there are no more."""
     kept = list(merged)
     for round_ in range(_ROUNDS):
         if len(kept) <= size:
@@ -232,7 +226,6 @@ def train_vocabulary(
 
     Every character of the text gets a piece, except the rarest that together make up less than
     1 - ``character_coverage`` of it; the pieces of characters take at most half of the room.
-    Raises UsageError for a size or a coverage out of range, DataError for counts without a word.
     """
     check_training(size, character_coverage)
     counts.finish()

@@ -99,15 +99,7 @@ class RunIdentity:
     def changes(
         self, before: Course, where: object, *, allowed: bool = False
     ) -> dict[str, list[Any]]:
-        """The settings and contents that changed, by name, as [before, now].
-
-        Args:
-            before: what a checkpoint recorded.
-            where: names the checkpoint.
-            allowed: whether what changes the steps from here on may change.
-
-        Raises TrainingError that lists what must not change: settings with both values, contents.
-        """
+        """The settings and contents that changed, by name, as [before, now]."""
         now = self.to_dict()
         old, new = before["settings"], now["settings"]
         gone = [name for name in old if name not in new and not self.was_so(name, old[name])]
@@ -221,8 +213,6 @@ def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
     """Write checkpoints/step-N, then remove all but the last ``keep`` (at least this one).
 
     Those that are kept for good stay, and do not count.
-
-    Raises TrainingError where it cannot be written, and then removes nothing.
     """
     state = checkpoint.state
     target = checkpoints_directory(run) / f"step-{state.step}"
@@ -259,8 +249,6 @@ def read_checkpoint(
     The lines name each checkpoint that cannot be read, and each setting that changes on the way.
     The checkpoint's state has the new course, and ``allowed`` lets it change the steps from here
     on.  ``progress`` is that of a run that begins; the checkpoint's must have the same form.
-
-    Raises TrainingError for a checkpoint of another course, and of an earlier tidybert.
     """
     lines: list[str] = []
     for step, directory in reversed(checkpoints_by_step(run).items()):
@@ -289,10 +277,7 @@ class EarlierVersionError(TrainingError):
 
 
 def checkpoint_at(directory: Path, step: int, progress: Mapping[str, Any]) -> Checkpoint:
-    """The checkpoint in a directory.
-
-    Raises TidyBertError for a damaged one, and EarlierVersionError.
-    """
+    """The checkpoint in a directory."""
     journal = _journal(directory)
     content = journal.content()
     if "fingerprint" in content:

@@ -126,10 +126,7 @@ def clear_run(run: Path) -> None:
 
 @contextmanager
 def owned_run(run: Path, resume: bool, force: bool = False) -> Iterator[None]:
-    """Within the block this process alone writes ``run``, which ``check_run`` has passed.
-
-    Raises as ``check_run``, and InUseError where another process writes it.
-    """
+    """Within the block this process alone writes ``run``, which ``check_run`` has passed."""
     with ExitStack() as stack:
         try:
             stack.enter_context(output_lock(run))

@@ -108,10 +108,7 @@ def trained_on(run: Path) -> str | None:
 
 
 def recorded_files(arguments: Path) -> dict[str, Any]:
-    """The ``files`` that an arguments.json records; empty where it has none.
-
-    Raises ConfigError where the file cannot be read.
-    """
+    """The ``files`` that an arguments.json records; empty where it has none."""
     if not present(arguments, error=ConfigError):
         return {}
     record = read_json_object(arguments).get(RECORD)

@@ -165,8 +165,7 @@ class RunRecord:
     def resume(self, load: Callable[[Checkpoint], None], *, change: bool) -> Changes:
         """Go on from the last valid checkpoint, given to ``load``; note where that is.
 
-        ``change``: arguments may change the steps from here on.  Returns what changes.  Raises
-        TrainingError for a checkpoint of another run, or after the last step.
+        ``change``: arguments may change the steps from here on.
         """
         assert self.run is not None
         found, lines, changed = read_checkpoint(
