@@ -31,15 +31,11 @@ if TYPE_CHECKING:
     from tidybert.files.text_examples import TextExample
     from tidybert.finetuning.entrance import evaluate, finetune
     from tidybert.finetuning.finetuned_model import FinetunedModel
-    from tidybert.inference import (
-        Embedder,
-        MaskFiller,
-        NextSentencePredictor,
-        Predictor,
-        TextGenerator,
-        TextScorer,
-        load,
-    )
+    from tidybert.inference.embedding import Embedder
+    from tidybert.inference.language_model import TextGenerator, TextScorer
+    from tidybert.inference.loading import load
+    from tidybert.inference.predictor import Predictor
+    from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
     from tidybert.modeling import (
         BertForMaskedLM,
         BertForMultipleChoice,
@@ -97,15 +93,6 @@ __all__ = [
 ]
 
 _HEADS: Final = tuple(name for name in __all__ if name.startswith("BertFor"))
-_INFERENCE: Final = (
-    "Embedder",
-    "MaskFiller",
-    "NextSentencePredictor",
-    "Predictor",
-    "TextGenerator",
-    "TextScorer",
-    "load",
-)
 _ESTIMATORS: Final = (
     "BertClassifier",
     "BertMultipleChoice",
@@ -119,7 +106,13 @@ _MODULE_OF: Final = {
     "BertTokenizer": "tidybert.tokenization",
     **dict.fromkeys(("BertModel", *_HEADS), "tidybert.modeling"),
     "Explainer": "tidybert.explain",
-    **dict.fromkeys(_INFERENCE, "tidybert.inference"),
+    "Embedder": "tidybert.inference.embedding",
+    **dict.fromkeys(("TextGenerator", "TextScorer"), "tidybert.inference.language_model"),
+    "load": "tidybert.inference.loading",
+    "Predictor": "tidybert.inference.predictor",
+    **dict.fromkeys(
+        ("MaskFiller", "NextSentencePredictor"), "tidybert.inference.pretraining_heads"
+    ),
     **dict.fromkeys(_ESTIMATORS, "tidybert.estimators"),
     "FinetunedModel": "tidybert.finetuning.finetuned_model",
     **dict.fromkeys(("evaluate", "finetune"), "tidybert.finetuning.entrance"),

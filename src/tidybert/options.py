@@ -18,11 +18,11 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields, make_dataclass
 from enum import Flag, auto
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 from tidybert.errors import UsageError, param
 
@@ -177,6 +177,45 @@ def named(group: Any, **said: Any) -> list[str]:
     ]
 
 
+# What Python's faces take.  A type checker reads no classes that a program makes, so the .pyi file
+# beside a module that makes some has them; ``tests/stubs.py --write`` writes it.
+
+
+def keywords(
+    module: str, name: str, *groups: type, left_out: Sequence[str] = (), **others: Any
+) -> Any:
+    """A TypedDict of keyword arguments: the options of some dataclasses, none of them required.
+
+    ``left_out`` are options that a function has as parameters; ``others`` are types of keywords
+    that no option has, or that are narrower.
+    """
+    kinds = {
+        each.name: each.type
+        for group in groups
+        for each in fields(group)
+        if each.name not in left_out
+    }
+    made = TypedDict(name, {**kinds, **others}, total=False)  # type: ignore[misc]
+    return _made_of(made, module, groups)
+
+
+def parameters(module: str, name: str, *groups: type) -> Any:
+    """A dataclass of the options that estimators have, each with its default, as keywords."""
+    found = {
+        each.name: (each.name, each.type, field(default=each.default))
+        for group in groups
+        for each in fields(group)
+        if declared(each).estimator
+    }
+    made = make_dataclass(name, found.values(), eq=False, repr=False, kw_only=True)
+    return _made_of(made, module, groups)
+
+
+def _made_of(made: Any, module: str, groups: tuple[type, ...]) -> Any:
+    made.__module__, made._option_groups = module, groups
+    return made
+
+
 def check_value(group: type, name: str, value: Any) -> None:
     """Raise UsageError for a value that the option of a dataclass cannot have."""
     (found,) = (each for each in fields(group) if each.name == name)
@@ -252,11 +291,21 @@ def choices_of(kind: Any) -> tuple[str, ...]:
 
 
 def helps(group: type) -> dict[str, str]:
-    """The help of each field of a dataclass."""
+    """The help of each field of a dataclass, or of a class that was made of several."""
+    found: dict[str, str] = {}
+    for base in reversed(group.__mro__):
+        if (parts := vars(base).get("_option_groups")) is None:
+            found |= {name: plain_help(text) for name, text in texts(base).items()}
+        for part in parts or ():
+            found |= helps(part)
+    return found
+
+
+def python_helps(group: type) -> dict[str, str]:
+    """The same with options as Python spells them: max_seq_length for --max-seq-length."""
     return {
-        name: plain_help(text)
-        for base in reversed(group.__mro__)
-        for name, text in texts(base).items()
+        name: re.sub(r"--([a-z][a-z-]*)", lambda flag: flag[1].replace("-", "_"), text)
+        for name, text in helps(group).items()
     }
 
 

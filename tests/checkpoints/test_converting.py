@@ -21,9 +21,9 @@ from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.checkpoints.tensorflow_bundle import TensorBundle, write_bundle
 from tidybert.cli.main import run as shell
 from tidybert.errors import UsageError, WeightsError
-from tidybert.inference import Predictor
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import load
+from tidybert.inference.predictor import Predictor
 from tidybert.tasks.classification import Classification
 from tidybert.tokenization import BertTokenizer
 

@@ -13,7 +13,8 @@ from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
-from tidybert.inference import Predictor, load
+from tidybert.inference.loading import load
+from tidybert.inference.predictor import Predictor
 from tidybert.modeling import Rows
 from tidybert.tokenization import BertTokenizer, Vocabulary
 from tidybert.tokenization.learning.new_pieces import NewPiece, extend_vocabulary

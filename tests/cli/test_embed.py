@@ -15,7 +15,7 @@ import pytest
 
 from tidybert.cli import progress
 from tidybert.cli.main import run as shell
-from tidybert.inference import Embedder
+from tidybert.inference.embedding import Embedder
 
 TEXTS = ["we saw a red hen", "the dog", "old and new and blue and white", "a"]
 

@@ -10,7 +10,7 @@ import pytest
 from tidybert.cli import main as shell
 from tidybert.cli.commands.pretraining import vocabularies
 from tidybert.configuration import BertConfig
-from tidybert.inference import load
+from tidybert.inference.loading import load
 from tidybert.tokenization import BertTokenizer
 
 

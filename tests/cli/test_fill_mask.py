@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.cli.main import run as shell
-from tidybert.inference import MaskFiller
+from tidybert.inference.pretraining_heads import MaskFiller
 
 
 def test_a_table_with_the_text_filled_in(masked_model: str, capsys) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidybert.cli.main import run as shell
-from tidybert.inference import NextSentencePredictor
+from tidybert.inference.pretraining_heads import NextSentencePredictor
 
 
 def test_next_sentence_of_two(masked_model: str, capsys) -> None:

@@ -22,7 +22,7 @@ from tidybert.estimators import (
     BertRegressor,
     BertTagger,
 )
-from tidybert.inference import Predictor
+from tidybert.inference.predictor import Predictor
 from tidybert.options import declared
 from tidybert.training.training_arguments import TrainingArguments
 

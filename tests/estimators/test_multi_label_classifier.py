@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 from tidybert.cli.main import run as shell
 from tidybert.errors import DataError, UsageError
 from tidybert.estimators import BertClassifier, BertTagger
-from tidybert.inference import Predictor
+from tidybert.inference.predictor import Predictor
 from tidybert.metrics.text_scores import f1_thresholds
 from tidybert.tasks.multi_label import MultiLabelClassification
 

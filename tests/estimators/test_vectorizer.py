@@ -17,7 +17,7 @@ from sklearn.utils._set_output import ADAPTERS_MANAGER
 
 from tidybert.errors import DataError, ModelNotFoundError, UsageError, WeightsError
 from tidybert.estimators import BertVectorizer
-from tidybert.inference import Embedder
+from tidybert.inference.embedding import Embedder
 
 Data = Callable[..., tuple[list[str], list[str]]]
 TEXTS = ["we saw a red hen", "the dog", ""]

@@ -21,8 +21,8 @@ from tidybert.cli.main import run as shell
 from tidybert.errors import ConfigError, TruncationWarning, UsageError, WeightsError
 from tidybert.export import onnx_export
 from tidybert.export.onnx_export import export_onnx
-from tidybert.inference import Predictor
 from tidybert.inference.embedding import Embedder
+from tidybert.inference.predictor import Predictor
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "onnx_without_tidybert.py"
 NAMES = ("classify", "choose", "answer", "tag", "pretraining", "embedding")

@@ -21,7 +21,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.distillation import Distillation
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_run import Callbacks
-from tidybert.inference import Predictor
+from tidybert.inference.predictor import Predictor
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification

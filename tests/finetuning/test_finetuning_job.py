@@ -2,16 +2,14 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any
 
 import pytest
 
-from tidybert.cli.commands.evaluate import EvaluateFlags
 from tidybert.cli.commands.finetune import FinetuneFlags
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
-from tidybert.finetuning.entrance import EvaluateOptions, FinetuneOptions
-from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
+from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.registry import task_flags
 from tidybert.training.training_arguments import TrainingArguments
@@ -91,27 +89,3 @@ def test_arguments_json_has_the_flags_by_name() -> None:
     arguments = {each.name for each in fields(TrainingArguments)}
     assert in_memory.keys() == {"task", "model", "max_seq_length"} | arguments
     assert (in_memory["task"], in_memory["max_seq_length"]) == ("classify", 128)
-
-
-def widened(hint: Any) -> set[Any]:
-    """The types of a hint, with str for a Literal."""
-    if get_origin(hint) is Literal:
-        return {type(each) for each in get_args(hint)}
-    return set().union(*map(widened, get_args(hint))) if get_args(hint) else {hint}
-
-
-def test_pythons_keywords_are_the_flags() -> None:
-    """A type checker reads those of Python, so they are written twice."""
-    own = {"out", "dev_fraction", "multi_label"}
-    for written, groups, left_out in (
-        (FinetuneOptions, (FinetuningOptions, ReadOptions, TrainingArguments, task_flags()), own),
-        (EvaluateOptions, (EvaluateFlags, ReadOptions), {"report", "json", "threads"}),
-    ):
-        expected = {each.name: each.type for group in groups for each in fields(group)}
-        found = get_type_hints(written)
-        if written is EvaluateOptions:
-            # Python also takes rows in memory.
-            expected["texts"] = Any
-        assert found.keys() == expected.keys() - left_out
-        for name, hint in found.items():
-            assert widened(hint) == widened(expected[name]), name

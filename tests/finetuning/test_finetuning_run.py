@@ -20,7 +20,7 @@ from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
-from tidybert.inference import Predictor
+from tidybert.inference.predictor import Predictor
 from tidybert.tasks.classification import ClassAnswers, Classification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression

@@ -20,7 +20,8 @@ from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
-from tidybert.inference import CrossEncoder, Embedder
+from tidybert.inference.embedding import Embedder
+from tidybert.inference.predictor import CrossEncoder
 from tidybert.modeling import BertModel
 from tidybert.tasks.regression import Regression
 from tidybert.tasks.task_options import VectorOptions

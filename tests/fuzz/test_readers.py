@@ -22,7 +22,7 @@ from tidybert.corpus.token_shards import BuildSettings, TokenCorpus
 from tidybert.data.splits import read_training_texts, write_training_texts
 from tidybert.files.text_files import read_examples
 from tidybert.finetuning.finetuned_model import read_trials
-from tidybert.inference import Predictor
+from tidybert.inference.predictor import Predictor
 from tidybert.reporting.pretraining_curves import curves_picture
 from tidybert.reporting.training_history import read_training_history
 from tidybert.storage.json_objects import json_checksum, plain_json

@@ -142,7 +142,12 @@ def folded(head: str, value: Callable[..., Any], *, returns: bool = True, keys: 
 def parameters(found: inspect.Signature, keys: bool) -> Iterator[str]:
     """Each with type and default; ``**options`` of a TypedDict as its keys, if ``keys``."""
     star = False
-    for each in found.parameters.values():
+    # Nobody can tell in which order the parameters are that only a keyword names.
+    given = sorted(
+        found.parameters.values(),
+        key=lambda one: (one.kind, one.name if one.kind is one.KEYWORD_ONLY else ""),
+    )
+    for each in given:
         if each.kind is each.VAR_KEYWORD and typing.get_origin(each.annotation) is typing.Unpack:
             (options,) = typing.get_args(each.annotation)
             hints = typing.get_type_hints(options) if keys else {}

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError, TextError, UsageError, WeightsError
-from tidybert.inference import MaskFiller
-from tidybert.inference.pretraining_heads import _with
+from tidybert.inference.pretraining_heads import MaskFiller, _with
 
 Pretrained = Callable[[str], tuple[Path, Any]]
 TEXTS = ["we saw a [MASK] hen", "[MASK] dog [MASK] the old [MASK]", "[MASK]", "a red[MASK]"]

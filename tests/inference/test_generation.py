@@ -11,8 +11,7 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import CausalConfig
 from tidybert.errors import DataError, UsageError, VocabularyError
-from tidybert.inference import TextGenerator, TextScorer
-from tidybert.inference.language_model import Sampling, softmax
+from tidybert.inference.language_model import Sampling, TextGenerator, TextScorer, softmax
 from tidybert.modeling.heads import CausalLM
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import TEXT_TOKENS

@@ -17,8 +17,8 @@ from tidybert.errors import (
     VocabularyError,
     WeightsError,
 )
-from tidybert.inference import Predictor, load
-from tidybert.inference.loading import choose_device, load_finished, to_device
+from tidybert.inference.loading import choose_device, load, load_finished, to_device
+from tidybert.inference.predictor import Predictor
 from tidybert.modeling import Rows
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.regression import Regression

@@ -10,7 +10,7 @@ import torch
 
 from tidybert.errors import DataError, UsageError, WeightsError
 from tidybert.files.text_examples import TextExample
-from tidybert.inference import NextSentencePredictor
+from tidybert.inference.pretraining_heads import NextSentencePredictor
 
 Pretrained = Callable[[str], tuple[Path, Any]]
 FIRST = ["we saw a red hen", "the dog", "old and new and blue", ""]

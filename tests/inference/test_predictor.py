@@ -17,8 +17,8 @@ from tidybert.data.long_texts import LongTexts
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
-from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
+from tidybert.inference.predictor import Predictor
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification

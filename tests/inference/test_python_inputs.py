@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from tidybert.errors import DataError
-from tidybert.inference import Predictor
-from tidybert.inference.predictor import AnswerList, examples_of
+from tidybert.inference.predictor import AnswerList, Predictor, examples_of
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.questions.question_answering import QuestionAnswering

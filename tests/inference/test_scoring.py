@@ -9,7 +9,8 @@ import pytest
 
 from tidybert.errors import DataError
 from tidybert.files.text_examples import TextExample
-from tidybert.inference import MaskFiller, TextScorer
+from tidybert.inference.language_model import TextScorer
+from tidybert.inference.pretraining_heads import MaskFiller
 
 WORDS = ["we", "saw", "a", "red", "hen"]
 

@@ -16,7 +16,8 @@ from huggingface_hub import InferenceClient, constants
 from huggingface_hub.errors import HfHubHTTPError
 from tests.conftest import TINY_VOCABULARY, server_on_a_thread
 
-from tidybert.inference import Embedder, Predictor
+from tidybert.inference.embedding import Embedder
+from tidybert.inference.predictor import Predictor
 from tidybert.server.faults import Refusal
 from tidybert.tokenization import BertTokenizer
 

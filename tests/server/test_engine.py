@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from tidybert.checkpoints.example_kinds import name_of
-from tidybert.inference import Embedder, MaskFiller, NextSentencePredictor, Predictor
+from tidybert.inference.embedding import Embedder
+from tidybert.inference.predictor import Predictor
+from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 from tidybert.server.engine import AskedModel, Engine
 from tidybert.server.faults import Refusal
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.conftest import TINY_VOCABULARY
 
-from tidybert.inference import Predictor
+from tidybert.inference.predictor import Predictor
 from tidybert.server.engine import Engine
 
 Make = Callable[..., Engine]

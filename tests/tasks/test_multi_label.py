@@ -25,7 +25,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.run_job import run_finetuning
-from tidybert.inference import Predictor
+from tidybert.inference.predictor import Predictor
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.registry import task_class, task_for

@@ -17,8 +17,8 @@ from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.run_job import run_finetuning
-from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
+from tidybert.inference.predictor import Predictor
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.regression import Regression

@@ -25,6 +25,7 @@ from typer.core import TyperCommand
 from tidybert.catalog import find_model
 from tidybert.cli.output import choose_notes, note
 from tidybert.errors import UsageError, suggestion
+from tidybert.inference.options import AnswerOptions
 from tidybert.options import choices_of, declared, named, option, plain_help, texts
 from tidybert.pretraining.pretraining_arguments import is_what_it_was
 from tidybert.storage.json_objects import read_json_object
@@ -225,11 +226,7 @@ class ExamplesFlags(RowsOption, PickleOption, DeviceFlag):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AnswerFlags(ExamplesFlags):
-    precision: str = option("auto", panel="Device")
-    """Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after
-    training in it, else float32."""
-
+class AnswerFlags(AnswerOptions, DeviceFlag):
     def prepare(self) -> None:
         super().prepare()
         if self.precision == "bfloat16":
@@ -252,12 +249,6 @@ class ClusterFlags:
     on_error: str = "stop"
     """``--on-error stop|continue``: On a cluster, stop at a file that fails, or do the other files
     first."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainedLengthFlag:
-    max_seq_length: int | None = None
-    """Most tokens of a text; a longer one is cut. If not set: as in training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -389,7 +380,7 @@ def _parameters(group: type) -> list[inspect.Parameter]:
 
 def _in_shell(kind: Any) -> Any:
     """The type of a flag: a column's name or number, a path and a choice are texts in the shell."""
-    if kind in (str | int | None, str | Path | None):
+    if kind in (str | int | None, str | Path | None, Any):
         return str | None
     if choices_of(kind):
         return str | None if type(None) in typing.get_args(kind) else str

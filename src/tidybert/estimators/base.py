@@ -5,10 +5,11 @@ attributes end in an underscore.
 """
 
 import json
+import textwrap
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,6 +24,7 @@ from tidybert.checkpoints.example_kinds import PAIR, TEXT, TEXT_OR_PAIR, name_of
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError, TruncationWarning, UsageError
 from tidybert.estimators.checked_inputs import read_weights, require_y, text_tags
+from tidybert.estimators.parameters import TrainingParameters
 from tidybert.finetuning.entrance import History, noted_training
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_job import (
@@ -36,7 +38,7 @@ from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import choose_device, html_table, to_device
 from tidybert.inference.predictor import examples_of
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
-from tidybert.options import named
+from tidybert.options import named, python_helps
 from tidybert.reporting.evaluation import evaluation_of
 from tidybert.reporting.writing import ShownReport
 from tidybert.storage.json_objects import plain_json
@@ -50,12 +52,7 @@ from tidybert.training.interruption import TrainingInterrupted, as_in_python
 from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_directory import check_run, clear_run
 from tidybert.training.runs.run_origin import RunOrigin
-from tidybert.training.training_arguments import (
-    HeadPooling,
-    HeadStart,
-    Precision,
-    TrainingArguments,
-)
+from tidybert.training.training_arguments import TrainingArguments
 
 # The warnings of an estimator, once for each fit.
 
@@ -353,46 +350,33 @@ class Begun:
     fitted: Mapping[str, Any] = field(default_factory=dict)
 
 
+T = TypeVar("T")
+
+
+def documented(estimator: type[T]) -> type[T]:
+    """The class, whose docstring then lists the options of a training after its own parameters."""
+    own, _, attributes = (estimator.__doc__ or "").partition("\n    Attributes:\n")
+    lines = [
+        textwrap.fill(f"{name}: {text}", 100, initial_indent=8 * " ", subsequent_indent=12 * " ")
+        for name, text in python_helps(TrainingParameters).items()
+        if hasattr(TrainingParameters, name) and f"\n        {name}: " not in own
+    ]
+    estimator.__doc__ = "\n".join([own.rstrip(), *lines, "", "    Attributes:", attributes])
+    return estimator
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class BertEstimator(SavedEstimator):
+class BertEstimator(TrainingParameters, SavedEstimator):
     """Base of the estimators; see BertClassifier for the parameters.
 
     A dataclass writes the __init__ that scikit-learn reads the parameters from.
     """
 
     model: str | Path = field(default=DEFAULT_MODEL, kw_only=False)
-    vocab: str | Path | None = None
     max_seq_length: int = Task.default_max_seq_length
-    doc_stride: int | None = None
-    num_train_epochs: float | None = TrainingArguments.num_train_epochs
-    max_steps: int | None = TrainingArguments.max_steps
-    train_batch_size: int | None = TrainingArguments.train_batch_size
-    tokens_per_batch: int = TrainingArguments.tokens_per_batch
-    learning_rate: float | None = TrainingArguments.learning_rate
-    warmup_proportion: float = TrainingArguments.warmup_proportion
-    head_start: HeadStart | None = None
-    pooling: HeadPooling | None = None
-    weight_decay: float = TrainingArguments.weight_decay
-    adam_beta1: float = TrainingArguments.adam_beta1
-    adam_beta2: float = TrainingArguments.adam_beta2
-    adam_epsilon: float = TrainingArguments.adam_epsilon
-    max_grad_norm: float = TrainingArguments.max_grad_norm
-    seed: int = TrainingArguments.seed
     random_state: int | None = None
     warm_start: bool = False
-    new_head: bool = False
-    num_layers: int | None = None
-    teacher: str | Path | None = None
-    teacher_weight: float = FinetuningOptions.teacher_weight
-    teacher_temperature: float = FinetuningOptions.teacher_temperature
-    dropout: float | None = TrainingArguments.dropout
     validation_fraction: float | None = None
-    eval_steps: int | None = TrainingArguments.eval_steps
-    early_stopping_patience: int | None = TrainingArguments.early_stopping_patience
-    freeze_layers: int = TrainingArguments.freeze_layers
-    freeze_embeddings: bool = TrainingArguments.freeze_embeddings
-    precision: Precision = "auto"
-    device: str = "auto"
     verbose: int = 0
 
     task_: AnyTask = field(init=False)
@@ -442,7 +426,6 @@ class BertEstimator(SavedEstimator):
         )
         arguments = self._arguments(has_dev=held_out.examples is not None)
         forget_warnings(self)
-        device = choose_device(self.device)
         is_warm = self.warm_start and hasattr(self, "model_")
         parts = choose_parts(
             begun.task, begun.examples, held_out, self.validation_fraction, arguments
@@ -456,6 +439,10 @@ class BertEstimator(SavedEstimator):
             **begun.fitted,
             **self._columns(X, read),
         }
+        options = self._options(FinetuningOptions) | {"device": str(choose_device(self.device))}
+        if is_warm:
+            # What is fitted has a vocabulary and its layers.
+            options |= {"vocab": None, "num_layers": None}
         with as_in_python():
             job = FinetuningJob(
                 begun.task,
@@ -463,17 +450,10 @@ class BertEstimator(SavedEstimator):
                 parts.train,
                 parts.dev,
                 arguments,
-                max_seq_length=plain(self.max_seq_length),
-                vocab=None if is_warm else self.vocab,
-                new_head=self.new_head,
-                num_layers=None if is_warm else plain(self.num_layers),
-                teacher=self.teacher,
-                teacher_weight=plain(self.teacher_weight),
-                teacher_temperature=plain(self.teacher_temperature),
                 unlabelled=None
                 if X_unlabelled is None
                 else examples_of(begun.task, X_unlabelled, None, None),
-                device=str(device),
+                **options,
                 example_weights=[float(weight_of[one.row]) for one in parts.train],
             )
             try:
@@ -580,11 +560,12 @@ class BertEstimator(SavedEstimator):
                 "held out to know when to stop: set validation_fraction, for example to 0.1, or "
                 "give X_val and y_val"
             )
-        values = {
-            name: plain(getattr(self, name)) for name in named(TrainingArguments, estimator=True)
-        }
         with as_in_python():
-            return TrainingArguments(**{**values, "seed": self._seed()})
+            return TrainingArguments(**self._options(TrainingArguments) | {"seed": self._seed()})
+
+    def _options(self, group: type) -> dict[str, Any]:
+        """The values of the options of a dataclass that are parameters."""
+        return {name: plain(getattr(self, name)) for name in named(group, estimator=True)}
 
     def _repr_html_(self) -> str:
         """scikit-learn's diagram, and of a fitted estimator what it learned and how well."""

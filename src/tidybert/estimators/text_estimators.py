@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import DataError, UsageError
 from tidybert.estimators import checked_inputs as inputs
-from tidybert.estimators.base import Begun, BertEstimator, warn_of_truncation
+from tidybert.estimators.base import Begun, BertEstimator, documented, warn_of_truncation
 from tidybert.files.text_examples import TextExample
 from tidybert.modeling.heads import reorder_labels
 from tidybert.tasks.answers import softmax
@@ -138,6 +138,7 @@ def example_of(
     return TextExample(text[0], text[1] if len(text) == 2 else None, label, place, labels)
 
 
+@documented
 @dataclass(eq=False, repr=False, kw_only=True)
 class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     """Classify texts, or pairs of texts, by one label each or, with a matrix y, by any number.
@@ -146,55 +147,21 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     are n labels: strings, integers, booleans, or other values that can be sorted; or for any number
     of labels an example (n, L) of 0 and 1, an array, DataFrame or sparse matrix.
 
-    The parameters have the names and defaults of TrainingArguments, ``tidybert finetune`` and
-    arguments.json; ``random_state`` is another name for ``seed``.  The seed is always a number: the
-    same seed and data give the same bits.
+    The other parameters are options of ``tidybert finetune``, with its names, defaults and help; a
+    text about "not set" is about None.  The seed is always a number: the same seed and data give
+    the same bits.
 
     Args:
         model: a MODEL: installed weights, a directory, or a size with random weights.
-        vocab: a MODEL whose vocabulary is used, with a size.
         max_seq_length: tokens an example is cut to, special tokens counted; a warning says so.
         long: how to read a longer example: truncate keeps the beginning, head-tail the
             beginning and the end, windows reads it all and averages.
-        doc_stride: tokens from the beginning of one window to that of the next; None: 128, or half
-            of a window that is shorter than twice that.
-        num_train_epochs: passes over the training data; a part of one is allowed.  None: 3, or by
-            the number of labels.
-        max_steps: stop after this many steps, even before num_train_epochs.
-        train_batch_size: examples a step.  None: 32, or 8 of up to 3,000 pairs, scores,
-            choices, tagged sentences or questions.
-        tokens_per_batch: split a step into parts of at most this many tokens.
-        learning_rate: peak of the schedule; None: 5e-5, for encoders narrower than 512 1e-4, and
-            3e-4 where they tag or answer.
-        warmup_proportion: share of the steps over which the rate rises from 0.
-        head_start: how a new head begins: "probe" fits it to the encoder's states, "contrastive"
-            first trains the encoder by contrast, "random" draws it; None: a probe, or by the number
-            of labels.
-        pooling: the head reads the state of [CLS] (cls) or the mean of all tokens' states (mean),
-            which transformers cannot open; None: as ``model``, or by the number of labels.
-        weight_decay: decoupled decay, never on biases and LayerNorm.
-        adam_beta1, adam_beta2, adam_epsilon: AdamW's settings.
-        max_grad_norm: gradients are scaled down to this norm.
-        seed: random seed for head weights, example order, dropout and the part held out.
         random_state: scikit-learn's name for ``seed``, which it replaces where it is a number.
         warm_start: train a fitted model further; False begins again with ``model``.
-        new_head: reinitialise the head even if ``model`` has one for the same labels.
-        num_layers: begin with so many of the model's layers, evenly spread; None: all.
-        teacher: a finished RUN, of the same task and labels, whose answers are learned too; those
-            to ``X_unlabelled`` of ``fit`` as well.
-        teacher_weight: share of the teacher's answers in the loss of a labelled example.
-        teacher_temperature: divides logits of teacher and student before they are compared.
-        dropout: in the encoder and before the head; None: as ``model``.
         class_weight: None, "balanced", or weights by label; labels not named weigh 1.  For a matrix
             y it weighs the texts with a label against those without.
         validation_fraction: share held out, by class, to choose the step whose weights are kept;
             0 holds nothing out and keeps the last weights; None: a tenth of 1,000 and more.
-        eval_steps: evaluate on the part held out after this many steps; None: after each epoch.
-        early_stopping_patience: stop after this many evaluations without a better one.
-        freeze_layers: do not train the embeddings and this many of the lowest layers.
-        freeze_embeddings: do not train the embeddings.
-        precision: float32 or bfloat16; auto: bfloat16 on CUDA, float32 elsewhere.
-        device: auto, cpu, cuda or cuda:N, to fit and to predict on.
         verbose: above 0, print findings about the data and the progress of training on stderr.
 
     Attributes:

@@ -6,7 +6,7 @@ They read, check, train and measure as the commands of the shell do, with the sa
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, TypedDict, Unpack, overload
+from typing import Any, Final, Literal, Unpack, overload
 
 from tidybert.catalog import DEFAULT_MODEL
 from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
@@ -14,11 +14,11 @@ from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.finetuning_run import Callbacks
+from tidybert.finetuning.keywords import EvaluateOptions, FinetuneOptions
 from tidybert.finetuning.run_job import run_finetuning
-from tidybert.inference.forward import AnswerPrecision
 from tidybert.inference.measurement import measure
+from tidybert.inference.options import MeasureOptions, PredictorOptions
 from tidybert.inference.predictor import Predictor
-from tidybert.metrics.bootstrap import NUM_RESAMPLES
 from tidybert.system.terminal import progress_bar, warn_user
 from tidybert.tasks.answer_types import (
     ChoiceAnswer,
@@ -40,110 +40,10 @@ from tidybert.tasks.labelled_examples import split_options
 from tidybert.tasks.registry import task_flags, task_names
 from tidybert.training.interruption import as_in_python, tell
 from tidybert.training.reports import StepReport
-from tidybert.training.training_arguments import (
-    HeadPooling,
-    HeadStart,
-    Precision,
-    TrainingArguments,
-)
-
-# The keyword arguments of ``tidybert.finetune`` and ``tidybert.evaluate``, for type checkers.
-#
-# Each is the flag of the same name, with the same default; a test compares them with the flags.
+from tidybert.training.runs.run_options import RowsOption
+from tidybert.training.training_arguments import TrainingArguments
 
 TaskName = Literal["classify", "regress", "choose", "answer", "tag", "embed"]
-
-
-class ReadingOptions(TypedDict, total=False):
-    """How files and frames are read: the fields of ``ReadOptions``."""
-
-    text: str | int | None
-    text_pair: str | int | None
-    label: str | int | None
-    label_separator: str | None
-    format: (
-        Literal[
-            "csv",
-            "tsv",
-            "jsonl",
-            "json",
-            "parquet",
-            "text",
-            "label-text",
-            "swag",
-            "codah",
-            "conll",
-        ]
-        | None
-    )
-    header: bool | None
-    delimiter: str | None
-    quoting: bool | None
-    encoding: str | None
-    skip_rows: int
-    skip_bad_rows: bool
-
-
-class FinetuneOptions(ReadingOptions, total=False):
-    """Those of reading, of the tasks (``multi_label`` is for classify) and of the training."""
-
-    long: Literal["truncate", "head-tail", "windows"] | None
-    doc_stride: int | None
-    class_weight: Literal["balanced"] | None
-    max_query_length: int | None
-    max_answer_length: int | None
-    n_best_size: int | None
-    null_score_diff_threshold: float | None
-    loss: Literal["infonce", "cosent", "supcon"] | None
-    scale: float | None
-    both_directions: bool | None
-    matryoshka_dims: str | None
-    query_prompt: str | None
-    document_prompt: str | None
-
-    max_seq_length: int | None
-    num_train_epochs: float | None
-    max_steps: int | None
-    train_batch_size: int | None
-    tokens_per_batch: int
-    learning_rate: float | None
-    warmup_proportion: float
-    head_start: HeadStart | None
-    pooling: HeadPooling | None
-    weight_decay: float
-    adam_beta1: float
-    adam_beta2: float
-    adam_epsilon: float
-    max_grad_norm: float
-    dropout: float | None
-    seed: int
-    eval_steps: int | None
-    save_steps: int | None
-    save_total_limit: int
-    early_stopping_patience: int | None
-    freeze_layers: int
-    freeze_embeddings: bool
-    precision: Precision
-    deterministic: bool
-    logging_steps: int
-
-    seeds: int
-    search: bool
-    time_limit: float | None
-    corrections: str | Path | None
-    vocab: str | Path | None
-    new_head: bool
-    num_layers: int | None
-    teacher: str | Path | None
-    teacher_weight: float
-    teacher_temperature: float
-    device: str
-    allow_pickle: bool
-    resume: bool
-    change: bool
-    force: bool
-    keep_checkpoints: bool
-    keep_every: int | None
 
 
 class NamedFinetuneOptions(FinetuneOptions, total=False):
@@ -153,17 +53,6 @@ class NamedFinetuneOptions(FinetuneOptions, total=False):
     unlabelled: Any
     out: str | Path | None
     verbose: bool
-
-
-class EvaluateOptions(ReadingOptions, total=False):
-    """Those of reading and of answering."""
-
-    device: str
-    precision: AnswerPrecision
-    max_seq_length: int | None
-    allow_pickle: bool
-    resamples: int
-    texts: Any
 
 
 class NamedEvaluateOptions(EvaluateOptions, total=False):
@@ -232,7 +121,6 @@ def noted_training(
         )
 
 
-_OF_PREDICTOR = ("device", "precision", "max_seq_length", "allow_pickle")
 _Model = str | Path | FinetunedModel[Any]
 
 
@@ -451,14 +339,15 @@ def evaluate(
     rows = "line" if isinstance(data, str | Path) else "row"
     with as_in_python(rows):
         given = split_options(
-            options, {"read": ReadOptions}, "skip_bad_rows", "resamples", "texts", *_OF_PREDICTOR
-        )
-        other = given[""]
-        named = {name: other[name] for name in _OF_PREDICTOR if name in other}
+            options,
+            {"read": ReadOptions, "rows": RowsOption, "predictor": PredictorOptions,
+             "measured": MeasureOptions},
+        )  # fmt: skip
+        measured = MeasureOptions(**given["measured"])
         if isinstance(run, str | Path):
-            predictor: Predictor[Any] = Predictor(run, **named)
+            predictor: Predictor[Any] = Predictor(run, **given["predictor"])
         else:
-            for name in named:
+            for name in given["predictor"]:
                 raise UsageError(
                     f"{param(name)} is for a RUN on disk; give it to Predictor, and that as run"
                 )
@@ -473,11 +362,11 @@ def evaluate(
             predictor,
             data,
             ReadOptions(**given["read"]),
-            skip_bad_rows=other.get("skip_bad_rows", False),
+            **given["rows"],
             tell=(lambda line: tell(line, rows)) if verbose else lambda _line: None,
             warn=lambda line: warn_user(in_python(line, rows=rows), DataWarning),
             warns=True,
-            texts=other.get("texts"),
+            texts=measured.texts,
         )
         if report is not None:
             from tidybert.reporting.evaluation import evaluation_of
@@ -489,7 +378,7 @@ def evaluate(
                 run=str(predictor.directory or "a model in memory"),
                 file=found.file,
                 max_seq_length=predictor.max_seq_length,
-                num_resamples=other.get("resamples", NUM_RESAMPLES),
+                num_resamples=measured.resamples,
             )
             write_report(evaluation, report)
     return found.metrics

@@ -25,7 +25,6 @@ from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
 from tidybert.files.rows import as_list
 from tidybert.inference.forward import (
-    AnswerPrecision,
     encoding_features,
     prepare_precision,
     run_batches,
@@ -38,6 +37,7 @@ from tidybert.inference.loading import (
     model_fingerprint,
     to_device,
 )
+from tidybert.inference.options import AnswerPrecision
 from tidybert.modeling.attention import PLAIN_PASS, PassOptions
 from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.rows import Rows, pooled

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Final, Literal, Self, TypeVar, get_args
+from typing import Final, Self, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from tidybert.catalog import find_model
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DeviceMemoryError, UsageError, WeightsError, param
+from tidybert.inference.options import AnswerPrecision
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.kernels.answer_layers import plan_answers, use_int8
 from tidybert.modeling.kernels.threads import map_on_threads, num_threads
@@ -124,7 +125,6 @@ def as_it_comes(examples: Iterator[T], file: str) -> Iterator[Iterator[T]]:
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-AnswerPrecision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 ANSWER_PRECISIONS: Final = get_args(AnswerPrecision)
 
 

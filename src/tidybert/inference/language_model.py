@@ -18,7 +18,6 @@ from tidybert.data.features import Features, sequence
 from tidybert.errors import LINE, DataError, UsageError, WeightsError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import (
-    AnswerPrecision,
     answering_in,
     in_chunks,
     prepare_precision,
@@ -31,6 +30,7 @@ from tidybert.inference.loading import (
     load_with_head,
     to_device,
 )
+from tidybert.inference.options import AnswerPrecision
 from tidybert.modeling.architectures import CausalModel, KeyValueCache
 from tidybert.modeling.heads import BertForMaskedLM, CausalLM
 from tidybert.modeling.kernels.transfer import to_device as copied_to

@@ -18,7 +18,7 @@ from tidybert.configuration import BertConfig
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import Reading
 from tidybert.files.rows import as_list, count_of, plain
-from tidybert.inference.forward import AnswerPrecision, in_chunks, prepare_precision, run_features
+from tidybert.inference.forward import in_chunks, prepare_precision, run_features
 from tidybert.inference.loading import (
     ShowsFacts,
     fitting_length,
@@ -26,6 +26,7 @@ from tidybert.inference.loading import (
     model_fingerprint,
     to_device,
 )
+from tidybert.inference.options import AnswerPrecision
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.terminal import counting_bar
 from tidybert.tasks.answer import Classified, Scored, TaskAnswer

@@ -14,7 +14,6 @@ from tidybert.data.features import Features, text_features
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import (
-    AnswerPrecision,
     encoding_features,
     in_chunks,
     prepare_precision,
@@ -27,6 +26,7 @@ from tidybert.inference.loading import (
     load_with_head,
     to_device,
 )
+from tidybert.inference.options import AnswerPrecision
 from tidybert.modeling.heads import BertForMaskedLM, BertForNextSentencePrediction
 from tidybert.modeling.kernels.transfer import to_device as copied_to
 from tidybert.tokenization.tokenizer import Encoding, Span

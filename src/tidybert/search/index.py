@@ -16,8 +16,8 @@ from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.rows import count_of
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.forward import AnswerPrecision
 from tidybert.inference.loading import ShowsFacts
+from tidybert.inference.options import AnswerPrecision
 from tidybert.inference.predictor import CrossEncoder
 from tidybert.modeling.kernels.nearest_vectors import top_k as nearest
 from tidybert.search.index_files import open_state, open_vectors, text_batches

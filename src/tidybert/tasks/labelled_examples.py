@@ -11,7 +11,6 @@ from tidybert.errors import DataWarning, UsageError, in_python, param, suggestio
 from tidybert.files.reading import Reading, ReadOptions, ReadReport
 from tidybert.files.rows import Memory, count_of, in_memory
 from tidybert.files.text_examples import TextExample
-from tidybert.options import check_type
 from tidybert.system.terminal import warn_user
 from tidybert.tasks.registry import task_class, task_flags
 
@@ -118,30 +117,21 @@ def load_data(data: Any, task: str = "classify", **options: Any) -> list[Any]:
 
 
 def split_options(
-    given: Mapping[str, Any], classes: Mapping[str, type], *known: str
+    given: Mapping[str, Any], classes: Mapping[str, type]
 ) -> dict[str, dict[str, Any]]:
-    """Keyword arguments by the dataclass that has a field of their name, the rest under "".
+    """Keyword arguments by the dataclass that has an option of their name.
 
-    Args:
-        classes: the dataclasses, by a name for the result.
-        known: names without a class.
-
-    NumPy's scalars, as a grid of values has them, become Python's.  Raises UsageError for a name
-    that nothing knows, and for a value of another type than its field.
+    ``classes`` are by a name for the result.  NumPy's scalars, as a grid of values has them, become
+    Python's.  Raises UsageError for a name that nothing knows.
     """
     owner = {each.name: part for part, kind in classes.items() for each in fields(kind)}
-    types = {each.name: each.type for kind in classes.values() for each in fields(kind)}
-    owner |= dict.fromkeys(known, "")
-    found: dict[str, dict[str, Any]] = {part: {} for part in ("", *classes)}
+    found: dict[str, dict[str, Any]] = {part: {} for part in classes}
     for name, value in given.items():
         if name not in owner:
             ours = _NAMES_ELSEWHERE.get(name)
             near = f"; did you mean {ours!r}?" if ours in owner else suggestion(name, owner)
             raise UsageError(f"{param(name)} is not a parameter{near}")
-        plain = value.item() if isinstance(value, np.generic) else value
-        if name in types:
-            check_type(name, plain, types[name])
-        found[owner[name]][name] = plain
+        found[owner[name]][name] = value.item() if isinstance(value, np.generic) else value
     return found
 
 

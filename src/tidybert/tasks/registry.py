@@ -50,6 +50,12 @@ def register(task: "type[AnyTask]") -> None:
     _TASKS[task.name] = task, task.options_class
 
 
+def format_names() -> list[str]:
+    """The file formats of all tasks."""
+    names = (name for task in task_names() for name in _task(task).read.formats.names)
+    return list(dict.fromkeys(names))
+
+
 def task_names() -> list[str]:
     """The names that TASK can have; an option of one of these chooses any other task."""
     variants = {name for _, options in _TASKS.values() for name in options.chooses.values()}

@@ -22,8 +22,8 @@ from tidybert.errors import DataError, in_python
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.run_job import run_finetuning
-from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
+from tidybert.inference.predictor import Predictor
 from tidybert.tasks.choices.choice_files import ChoiceExample
 from tidybert.tasks.choices.multiple_choice import MultipleChoice, segment_logsumexp
 from tidybert.tokenization import BertTokenizer

@@ -18,8 +18,8 @@ from tidybert.errors import DataError, UsageError
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.run_job import run_finetuning
-from tidybert.inference import Predictor
 from tidybert.inference.forward import run_features
+from tidybert.inference.predictor import Predictor
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tasks.registry import task_class

@@ -2,8 +2,7 @@
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import typer
 
@@ -12,19 +11,19 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import check_format, note, print_json
 from tidybert.cli.progress import shown_texts
 from tidybert.files.reading import ReadOptions
+from tidybert.inference.options import MeasureOptions, TrainedLengthOption
 from tidybert.options import option
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateFlags(flags.TrainedLengthFlag, flags.AnswerFlags):
-    report: Path | None = None
-    """``--report DIR``: Write a page to look at, and its figures, into DIR."""
-    resamples: int = option(1000, at_least=100)
-    """``--resamples N``: Samples to draw for the intervals of --report; fewer take less time."""
-    texts: str | None = None
-    """``--texts FILE``: For pairs and embed, search among the texts of FILE too."""
-    json: bool = False
+class MetricsFlag:
+    json: bool = option(False, recorded=False)
     """``--json``: Print one JSON object whose keys are the metrics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateFlags(MeasureOptions, MetricsFlag, TrainedLengthOption, flags.AnswerFlags):
+    pass
 
 
 @takes(given=EvaluateFlags, read=ReadOptions)
@@ -54,7 +53,7 @@ def _evaluate(run: str, file: str, given: EvaluateFlags, read: ReadOptions) -> N
     predictor: Predictor = Predictor(
         run,
         device=given.device,
-        precision=cast(Any, given.precision),
+        precision=given.precision,
         max_seq_length=given.max_seq_length,
         allow_pickle=given.allow_pickle,
     )

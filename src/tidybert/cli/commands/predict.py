@@ -17,6 +17,7 @@ from tidybert.cli.output import check_format, note, print_answers
 from tidybert.cli.text_job import run_text_job
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import ReadOptions
+from tidybert.inference.options import TrainedLengthOption
 from tidybert.options import option
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ MOST_USED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictFlags(flags.TrainedLengthFlag, flags.AnswerFlags, flags.ClusterFlags):
+class PredictFlags(TrainedLengthOption, flags.AnswerFlags, flags.ClusterFlags):
     PANEL: ClassVar = "Other options"
 
     input: list[str] | None = None

@@ -1,0 +1,39 @@
+"""The keyword arguments of ``tidybert.finetune`` and ``tidybert.evaluate``, for type checkers.
+
+They are made from the options that flags are made from; keywords.pyi has them in writing.
+"""
+
+from typing import Any, Literal
+
+from tidybert.files.reading import ReadOptions
+from tidybert.finetuning.finetuning_job import FinetuningOptions
+from tidybert.inference.options import MeasureOptions, PredictorOptions
+from tidybert.options import keywords
+from tidybert.tasks.registry import format_names, task_flags
+from tidybert.training.runs.run_options import RowsOption
+from tidybert.training.training_arguments import TrainingArguments
+
+_FORMAT: Any = Literal[tuple(format_names())] | None  # type: ignore[valid-type]
+
+FinetuneOptions = keywords(
+    __name__,
+    "FinetuneOptions",
+    ReadOptions,
+    task_flags(),
+    TrainingArguments,
+    FinetuningOptions,
+    # finetune has them as parameters, and dev_fraction as a value of dev.
+    left_out=("out", "dev_fraction", "multi_label"),
+    format=_FORMAT,
+)
+EvaluateOptions = keywords(
+    __name__,
+    "EvaluateOptions",
+    ReadOptions,
+    RowsOption,
+    PredictorOptions,
+    MeasureOptions,
+    # evaluate has it as a parameter.
+    left_out=("report",),
+    format=_FORMAT,
+)
