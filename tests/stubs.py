@@ -17,7 +17,7 @@ import tidybert
 from tidybert.options import python_helps
 
 ROOT = Path(tidybert.__file__).parents[1]
-MODULES = ("tidybert.finetuning.keywords", "tidybert.estimators.parameters")
+MODULES = ("tidybert.finetuning.keywords",)
 _HEAD = '''"""Written by python tests/stubs.py --write, from the options of {module}."""
 
 from dataclasses import dataclass

@@ -129,7 +129,7 @@ def test_arguments_of_an_estimator(fuzz: Fuzz, tiny_run: Path) -> None:
 
 
 def test_weights(fuzz: Fuzz, tiny_model: Path) -> None:
-    from tidybert.inference import load
+    from tidybert.inference.loading import load
 
     def read(folder: Path) -> None:
         read_tensors(folder)

@@ -24,7 +24,6 @@ from tidybert.checkpoints.example_kinds import PAIR, TEXT, TEXT_OR_PAIR, name_of
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError, TruncationWarning, UsageError
 from tidybert.estimators.checked_inputs import read_weights, require_y, text_tags
-from tidybert.estimators.parameters import TrainingParameters
 from tidybert.finetuning.entrance import History, noted_training
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_job import (
@@ -33,6 +32,7 @@ from tidybert.finetuning.finetuning_job import (
     FinetuningOptions,
     share_by_rule,
 )
+from tidybert.finetuning.keywords import TrainingParameters
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import choose_device, html_table, to_device

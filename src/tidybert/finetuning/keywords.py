@@ -1,6 +1,7 @@
-"""The keyword arguments of ``tidybert.finetune`` and ``tidybert.evaluate``, for type checkers.
+"""The keyword arguments of ``tidybert.finetune`` and ``evaluate``, and the estimators' parameters.
 
-They are made from the options that flags are made from; keywords.pyi has them in writing.
+They are made from the options that flags are made from; keywords.pyi has them in writing, for type
+checkers and editors.
 """
 
 from typing import Any, Literal
@@ -8,8 +9,9 @@ from typing import Any, Literal
 from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuning_job import FinetuningOptions
 from tidybert.inference.options import MeasureOptions, PredictorOptions
-from tidybert.options import keywords
+from tidybert.options import keywords, parameters
 from tidybert.tasks.registry import format_names, task_flags
+from tidybert.tasks.task_options import WindowOptions
 from tidybert.training.runs.run_options import RowsOption
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -36,4 +38,7 @@ EvaluateOptions = keywords(
     # evaluate has it as a parameter.
     left_out=("report",),
     format=_FORMAT,
+)
+TrainingParameters = parameters(
+    __name__, "TrainingParameters", FinetuningOptions, WindowOptions, TrainingArguments
 )
