@@ -348,7 +348,7 @@ def test_windows_answer_as_the_mean_of_their_texts(quick: Quick, toy: Data) -> N
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"long": "middle"}, "^long is 'middle'; expected truncate or head-tail or windows"),
+        ({"long": "middle"}, "^long is middle; expected truncate, head-tail or windows"),
         ({"doc_stride": 5}, "^doc_stride=5 has no meaning without long='windows'"),
         ({"long": "windows", "doc_stride": 0}, "^doc_stride is 0; expected a number above 0"),
     ],

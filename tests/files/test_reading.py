@@ -108,7 +108,7 @@ def test_standard_input_keeps_its_own_form(
         ({"header": 1}, "header is 1; true or false"),
         ({"columns": {"texts": "a"}}, "unknown column 'texts'; did you mean 'text'?"),
         ({"columns": {"text": 3}}, "columns.text is 3"),
-        ({"skip_rows": -1}, "skip_rows=-1"),
+        ({"skip_rows": -1}, "skip_rows is -1"),
         ({"encoding": "klingon"}, "not an encoding"),
         ({"delimiter": "ab"}, "give one character"),
         ({"rows": 1}, "unknown key 'rows'"),

@@ -471,7 +471,7 @@ def test_missing_empty_and_odd_files(write, tmp_path):
 
 def test_options_that_cannot_be(write):
     for fields, message in [
-        ({"text": -1}, "numbered from 0"),
+        ({"text": -1}, "its number from 0"),
         ({"delimiter": "::"}, "one character"),
         ({"delimiter": " "}, "format='label-text'"),
     ]:

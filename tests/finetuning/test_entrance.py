@@ -213,7 +213,7 @@ def test_findings_and_a_collapse_are_warnings_at_the_users_line(
         ({"data": "absent.csv"}, DataError, "absent.csv: cannot be read: no such file"),
         ({"data": 7}, DataError, "data is 7, of type int: expected a file's path"),
         ({"text": "message"}, DataError, "data: text 'message': there is no such column"),
-        ({"long": "middle"}, UsageError, "long is 'middle'; expected truncate or head-tail"),
+        ({"long": "middle"}, UsageError, "long is middle; expected truncate, head-tail or windows"),
         ({"n_best_size": 3}, UsageError, "n_best_size has no meaning for classify"),
         ({"train_batch_size": 0}, UsageError, "train_batch_size is 0"),
         ({"lr": 1e-4}, UsageError, "lr is not a parameter; did you mean 'learning_rate'"),

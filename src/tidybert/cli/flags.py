@@ -351,8 +351,12 @@ def _parameters(group: type) -> list[inspect.Parameter]:
             if (each := of_name.pop(name, None)) is None:
                 continue
             kind, told = _in_shell(types[name]), declared(each)
-            # The help shows a range that includes its ends.
-            is_shown = getattr(owner, "SHOWS_RANGES", True) and told.above is told.below is None
+            # The help shows the range of a number that includes its ends.
+            is_shown = (
+                kind in (int, float, int | None, float | None)
+                and getattr(owner, "SHOWS_RANGES", True)
+                and told.above is told.below is None
+            )
             flag, metavar = _declared(text) or (_default_flag(name, kind), None)
             if kind in (Path, Path | None):
                 _PATH_FLAGS.add(flag)

@@ -17,16 +17,21 @@ from tidybert.errors import (
     suggestion,
 )
 from tidybert.files.rows import Memory, Problem, count_of, shown_problems
-from tidybert.options import option
+from tidybert.options import Options, option
 
 # How a file of labelled texts is to be read, one field a flag, and what public files need.
 
 ROLES: Final = ("text", "text_pair", "label")
 DELIMITER_NAMES: Final = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 
+_COLUMN: Final[dict[str, Any]] = {
+    "at_least": 0,
+    "expected": "a column's name, or its number from 0, left to right",
+}
+
 
 @dataclass(frozen=True)
-class ReadOptions:
+class ReadOptions(Options):
     """How to read a file of texts and labels; each field is the flag of the same name.
 
     A column is named by its name in the header, or by its number, counted from 0: the first column
@@ -37,31 +42,31 @@ class ReadOptions:
 
     PANEL: ClassVar = "Data"
 
-    text: str | int | None = None
+    text: str | int | None = option(None, **_COLUMN)
     """``--text``: Column of the text, by name or number from 0. If not set: guessed from common
     names."""
-    text_pair: str | int | None = None
+    text_pair: str | int | None = option(None, **_COLUMN)
     """``--text-pair``: Column of the second text of a pair. If not set: none if --text is set, else
     guessed from common names."""
-    label: str | int | None = None
+    label: str | int | None = option(None, **_COLUMN)
     """``--label``: Column of the class or score. If not set: guessed from common names.
     --multi-label takes several columns of 0 and 1, such as toxic,insult."""
-    label_separator: str | None = None
+    label_separator: str | None = option(None)
     """``--label-separator``: With --multi-label, the characters between a text's labels, such as
     semicolon. If not set: comma. JSON and Parquet may contain lists."""
-    format: str | None = None
+    format: str | None = option(None)
     """``--format``: ``csv``, tsv, jsonl, json, parquet, text (one a line), label-text (label,
     space, text), swag, codah or conll. If not set: by suffix or content."""
-    header: bool | None = None
+    header: bool | None = option(None)
     """``--header/--no-header``: Read column names from the first row of csv or tsv, or not. If not
     set: tidybert looks for the columns there."""
-    delimiter: str | None = None
+    delimiter: str | None = option(None)
     """``--delimiter``: Character between cells, or tab, comma, semicolon or pipe. If not set: comma
     in csv, tab in tsv."""
-    quoting: bool | None = None
+    quoting: bool | None = option(None)
     """``--quoting/--no-quoting``: Read "..." as one cell that may contain delimiters and line ends,
     or as plain text. If not set: plain text only between tabs."""
-    encoding: str | None = None
+    encoding: str | None = option(None)
     """``--encoding``: Encoding of the file. If not set: utf-8, with or without a byte-order
     mark."""
     skip_rows: int = option(0, at_least=0)
@@ -69,12 +74,7 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         """Check each value by itself; what depends on the file is checked on reading."""
-        for role in ROLES:
-            value = getattr(self, role)
-            if isinstance(value, int) and value < 0:
-                raise UsageError(
-                    f"{param(role, value)}: columns are numbered from 0, left to right"
-                )
+        super().__post_init__()
         if self.delimiter is not None:
             delimiter = DELIMITER_NAMES.get(self.delimiter, self.delimiter)
             if delimiter.isspace() and delimiter != "\t":
@@ -87,8 +87,6 @@ class ReadOptions:
                     f"{param('delimiter')} {delimiter!r}: give one character other than a quote, "
                     f"or one of {', '.join(name for name in DELIMITER_NAMES if name.isalpha())}"
                 )
-        if self.skip_rows < 0:
-            raise UsageError(f"{param('skip_rows', self.skip_rows)}: give a number of lines")
         if self.label_separator == "":
             raise UsageError(
                 f"{param('label_separator')} '': give the characters between labels, such as ;"

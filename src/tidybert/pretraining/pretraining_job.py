@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from tidybert.catalog import is_size
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, param
-from tidybert.options import Options, option
+from tidybert.options import Options, named, option
 from tidybert.pretraining.batches.instance_options import (
     InstanceOptions,
     MaskingOptions,
@@ -125,10 +125,10 @@ Data = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BranchOption:
+class BranchOption(Options):
     PANEL: ClassVar = "Checkpoints"
 
-    branch: str | None = None
+    branch: str | None = option(None, recorded=False)
     """``--branch RUN@STEP``: Begin with a checkpoint of another RUN; its arguments hold for every
     flag that is not given."""
 
@@ -137,26 +137,26 @@ class BranchOption:
 class PretrainingOptions(RunOptions, BranchOption):
     """The options of a pre-training beside its groups, each a flag."""
 
-    verify: bool = True
+    verify: bool = option(True, recorded=False)
     """``--verify/--no-verify``: First compare the corpus with its checksums, a second per GB."""
-    cache_gb: float = CACHE_GB
+    cache_gb: float = option(CACHE_GB, recorded=False)
     """Most gigabytes of corpora from other machines to keep on this one; those used longest ago go
     first."""
-    probe: list[str] | None = None
+    probe: list[str] | None = option(None)
     """``--probe FILE``: Labelled texts: each evaluation fits a linear probe to the frozen states of
     up to 1,000 and logs its accuracy. Repeatable."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextCorpusOptions:
+class TextCorpusOptions(Options):
     """How a language model's text becomes a corpus; only for text, not for a corpus."""
 
     PANEL: ClassVar = "Data"
 
-    vocab: str | None = None
+    vocab: str | None = option(None)
     """``--vocab MODEL``: Model or directory whose vocabulary to use for text. If not set: all words
     and characters of the text."""
-    held_out: float | None = None
+    held_out: float | None = option(None)
     """Fraction of the text's documents kept apart to measure on. If not set: 0.005."""
 
 
@@ -189,12 +189,11 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
         """What arguments.json has beside the arguments of the training and of its instances."""
         given = [self.data] if isinstance(self.data, str | Path) else self.data
         data = [str(each) for each in given]
-        found = {
+        is_language_model = isinstance(self.instances, NextTokenOptions)
+        groups = (RunOptions, TextCorpusOptions) if is_language_model else (PretrainingOptions,)
+        return {
             "model": str(self.model),
             "data": data if len(data) > 1 else data[0],
-            "device": self.device,
-            "keep_every": self.keep_every,
+            **{name: getattr(self, name) for each in groups for name in named(each, recorded=True)},
+            **({} if is_language_model else asdict(self.shape)),
         }
-        if isinstance(self.instances, NextTokenOptions):
-            return {**found, "vocab": self.vocab, "held_out": self.held_out}
-        return {**found, "probe": self.probe, **asdict(self.shape)}

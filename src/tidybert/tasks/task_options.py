@@ -1,15 +1,15 @@
 """What a task can be given beyond its data, one field a flag; loads no torch."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from tidybert.errors import UsageError, param
+from tidybert.options import Options, option
 
 
 @dataclass(frozen=True)
-class TaskOptions:
+class TaskOptions(Options):
     """Each field is the flag of the same name, None where it is not given.
 
     Raises UsageError for a value that no task could use.
@@ -20,9 +20,6 @@ class TaskOptions:
     chooses: ClassVar[Mapping[str, str]] = {}
     """The name of the task that an option chooses instead, by the option's name."""
 
-    def __post_init__(self) -> None:
-        """Check each value by itself; subclasses check theirs, then call this."""
-
     @classmethod
     def field_names(cls) -> set[str]:
         return {each.name for each in fields(cls)}
@@ -31,68 +28,46 @@ class TaskOptions:
         """The names of the options that are given."""
         return [each.name for each in fields(self) if getattr(self, each.name) is not None]
 
-    def check_above_0(self, *names: str) -> None:
-        for name in names:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{param(name)} is {value}; expected a number above 0")
-
-    def check_one_of(self, name: str, *allowed: str) -> None:
-        value = getattr(self, name)
-        if value is not None and value not in allowed:
-            raise UsageError(f"{param(name)} is {value!r}; expected {' or '.join(allowed)}")
-
 
 @dataclass(frozen=True)
 class WindowOptions(TaskOptions):
     """For tasks that read a long text in windows."""
 
-    doc_stride: int | None = None
+    doc_stride: int | None = option(None, above=0)
     """Tokens from the start of one window over a long text to the start of the next, as in Google's
     code."""
-
-    def __post_init__(self) -> None:
-        self.check_above_0("doc_stride")
-        super().__post_init__()
 
 
 @dataclass(frozen=True)
 class TextOptions(WindowOptions):
     """For every task on texts."""
 
-    long: str | None = None
+    long: Literal["truncate", "head-tail", "windows"] | None = option(None)
     """``classify``, regress: cut a text that is too long: truncate keeps its start, head-tail its
     start and end; windows reads it all and averages."""
-
-    def __post_init__(self) -> None:
-        self.check_one_of("long", "truncate", "head-tail", "windows")
-        super().__post_init__()
 
 
 @dataclass(frozen=True)
 class VectorOptions(TaskOptions):
     """For vectors of texts; None is the default of SentenceVectors."""
 
-    loss: str | None = None
+    loss: Literal["infonce", "cosent", "supcon"] | None = option(None)
     """``embed``: infonce (pairs, with in-batch negatives), cosent (pairs with scores) or supcon
     (texts with labels). If not set: by the columns."""
-    scale: float | None = None
+    scale: float | None = option(None, above=0)
     """``embed``: factor of the cosines in the loss, one over the temperature. If not set: 20."""
-    both_directions: bool | None = None
+    both_directions: bool | None = option(None)
     """``embed``: with infonce, also find each first text among all first ones."""
-    matryoshka_dims: str | None = None
+    matryoshka_dims: str | None = option(None)
     """``embed``: also train the first so many values of each vector, as in 256,128,64."""
-    query_prompt: str | None = None
+    query_prompt: str | None = option(None)
     """``embed``: text to put before the first text of each pair, such as "query: "."""
-    document_prompt: str | None = None
+    document_prompt: str | None = option(None)
     """``embed``: text to put before all other texts, such as "passage: "."""
 
     def __post_init__(self) -> None:
-        self.check_one_of("loss", "infonce", "cosent", "supcon")
-        if self.scale is not None and not 0 < self.scale < math.inf:
-            raise UsageError(f"{param('scale', f'{self.scale:g}')}: expected a number above 0")
-        self.widths()
         super().__post_init__()
+        self.widths()
 
     def widths(self) -> tuple[int, ...]:
         """The numbers of ``matryoshka_dims``, the greatest first."""
@@ -109,7 +84,7 @@ class VectorOptions(TaskOptions):
 class MultiLabelOptions(TextOptions):
     """For classes of which a text has any number."""
 
-    multi_label: bool | None = None
+    multi_label: bool | None = option(None)
     """``classify``: give a text any number of classes, each with its own threshold."""
 
 
@@ -119,28 +94,20 @@ class ClassOptions(MultiLabelOptions):
 
     chooses: ClassVar[Mapping[str, str]] = {"multi_label": "multi-label"}
 
-    class_weight: str | None = None
+    class_weight: Literal["balanced"] | None = option(None)
     """``classify``: balanced gives rare classes more weight in the loss."""
-
-    def __post_init__(self) -> None:
-        self.check_one_of("class_weight", "balanced")
-        super().__post_init__()
 
 
 @dataclass(frozen=True)
 class QuestionOptions(WindowOptions):
     """None is the default of QuestionAnswering."""
 
-    max_query_length: int | None = None
+    max_query_length: int | None = option(None, above=0)
     """``answer``: most tokens of a question; a longer one is cut."""
-    max_answer_length: int | None = None
+    max_answer_length: int | None = option(None, above=0)
     """``answer``: most tokens of an answer."""
-    n_best_size: int | None = None
+    n_best_size: int | None = option(None, above=0)
     """``answer``: number of answers to give for each question."""
-    null_score_diff_threshold: float | None = None
+    null_score_diff_threshold: float | None = option(None)
     """``answer``: give "no answer" where its score is higher than the best answer's by this. If not
     set: fitted on dev."""
-
-    def __post_init__(self) -> None:
-        self.check_above_0("max_query_length", "max_answer_length", "n_best_size")
-        super().__post_init__()
