@@ -73,8 +73,6 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
     """Share of the teacher's answers in the loss of a labelled example, above 0 and up to 1."""
     teacher_temperature: float = option(2.0, above=0, needs="teacher")
     """Divide logits of teacher and student by this before they are compared."""
-    # Its help is that of RunOptions.  A pre-training's are large, and each run decides anew.
-    keep_checkpoints: bool = option(False, recorded=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -145,6 +145,8 @@ class PretrainingOptions(RunOptions, BranchOption):
     probe: list[str] | None = option(None)
     """``--probe FILE``: Labelled texts: each evaluation fits a linear probe to the frozen states of
     up to 1,000 and logs its accuracy. Repeatable."""
+    # Its help is that of RunOptions.  Checkpoints are large, so a repeated run decides anew.
+    keep_checkpoints: bool = option(False, recorded=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,11 +191,13 @@ class PretrainingJob(PretrainingOptions, TextCorpusOptions):
         """What arguments.json has beside the arguments of the training and of its instances."""
         given = [self.data] if isinstance(self.data, str | Path) else self.data
         data = [str(each) for each in given]
-        is_language_model = isinstance(self.instances, NextTokenOptions)
-        groups = (RunOptions, TextCorpusOptions) if is_language_model else (PretrainingOptions,)
-        return {
+        found = {
             "model": str(self.model),
             "data": data if len(data) > 1 else data[0],
-            **{name: getattr(self, name) for each in groups for name in named(each, recorded=True)},
-            **({} if is_language_model else asdict(self.shape)),
+            **{name: getattr(self, name) for name in named(PretrainingOptions, recorded=True)},
         }
+        if not isinstance(self.instances, NextTokenOptions):
+            return {**found, **asdict(self.shape)}
+        # A language model's states are not probed.
+        del found["probe"]
+        return {**found, "vocab": self.vocab, "held_out": self.held_out}
