@@ -25,7 +25,7 @@ class FinetuneOptions(TypedDict, total=False):
     'Encoding of the file. If not set: utf-8, with or without a byte-order mark.'
     skip_rows: int
     'Pass over the first N lines of csv or tsv, such as a title.'
-    loss: str | None
+    loss: Literal['infonce', 'cosent', 'supcon'] | None
     'embed: infonce (pairs, with in-batch negatives), cosent (pairs with scores) or supcon (texts with labels). If not set: by the columns.'
     scale: float | None
     'embed: factor of the cosines in the loss, one over the temperature. If not set: 20.'
@@ -47,9 +47,9 @@ class FinetuneOptions(TypedDict, total=False):
     'answer: number of answers to give for each question.'
     null_score_diff_threshold: float | None
     'answer: give "no answer" where its score is higher than the best answer\'s by this. If not set: fitted on dev.'
-    long: str | None
+    long: Literal['truncate', 'head-tail', 'windows'] | None
     'classify, regress: cut a text that is too long: truncate keeps its start, head-tail its start and end; windows reads it all and averages.'
-    class_weight: str | None
+    class_weight: Literal['balanced'] | None
     'classify: balanced gives rare classes more weight in the loss.'
     num_train_epochs: float | None
     'Passes over the training data; 0 trains nothing after head_start. If not set: 3, or by the number of labels.'
