@@ -18,7 +18,7 @@ from tests.conftest import TINY_VOCABULARY, server_on_a_thread
 
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import Predictor
-from tidybert.server.faults import Refusal
+from tidybert.server.answers import Refusal
 from tidybert.tokenization import BertTokenizer
 
 TEXTS = ["red cat", "the old dog saw a white hen", ""]

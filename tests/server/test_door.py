@@ -9,9 +9,9 @@ import httpx
 import pytest
 from tests.conftest import server_on_a_thread
 
+from tidybert.server.answers import Refusal
 from tidybert.server.app import make_app
 from tidybert.server.engine import AskedModel, Engine
-from tidybert.server.faults import Refusal
 
 Make = Callable[..., Engine]
 PREDICT = "/v1/models/colours/predict"

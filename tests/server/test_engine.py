@@ -14,8 +14,8 @@ from tidybert.checkpoints.example_kinds import name_of
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import Predictor
 from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
+from tidybert.server.answers import Refusal
 from tidybert.server.engine import AskedModel, Engine
-from tidybert.server.faults import Refusal
 
 WORDS = (
     *("red", "green", "blue", "white", "cat", "dog", "cow", "hen", "the", "a", "is", "was"),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from tidybert.server.answers import Refusal
 from tidybert.server.door import HostCheck
-from tidybert.server.faults import Refusal
 from tidybert.server.settings import ServerSettings
 
 NAMED = {"allowed_hosts": ("models.example",)}

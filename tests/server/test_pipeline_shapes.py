@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from tidybert.server.protocols.shapes import (
+from tidybert.server.protocols.pipeline_routes import (
     answers_to_question,
     entity_groups,
     joined_pieces,
-    label_scores,
 )
+from tidybert.server.protocols.tei_routes import label_scores
 from tidybert.tasks.answer import (
     Answered,
     Classified,

@@ -1,25 +1,11 @@
 """Vectors and tokens in others' shapes."""
 
-import base64
-import struct
-
 import numpy as np
 import pytest
 
-from tidybert.server.protocols.shapes import (
-    byte_places,
-    fitted,
-    in_base64,
-    similarities,
-    simple_tokens,
-)
+from tidybert.server.engine import fitted
+from tidybert.server.protocols.tei_routes import byte_places, simple_tokens
 from tidybert.tokenization import BertTokenizer
-
-
-def test_base64_is_of_little_endian_float32() -> None:
-    vector = np.array([1.5, -2.25, 3e-7], dtype=">f4").astype(np.float32)
-
-    assert base64.b64decode(in_base64(vector)) == struct.pack("<3f", 1.5, -2.25, 3e-7)
 
 
 def test_fitted_vectors_have_the_first_numbers_and_length_one() -> None:
@@ -32,13 +18,6 @@ def test_fitted_vectors_have_the_first_numbers_and_length_one() -> None:
     assert found.dtype == np.float32
     # A vector of zeros has no direction, and must not become NaN.
     np.testing.assert_allclose(found, [[0.6, 0.8], [0, 0]], rtol=1e-6)
-
-
-def test_similarities_are_products() -> None:
-    unit = np.array([0.6, 0.8], dtype=np.float32)
-    others = np.array([[0.6, 0.8], [-0.8, 0.6]], dtype=np.float32)
-
-    assert similarities(unit, others) == pytest.approx([1, 0], abs=1e-6)
 
 
 @pytest.mark.parametrize("text", ["", "plain", "é", "日本 é 🙂x"])

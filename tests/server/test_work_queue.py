@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tidybert.data.features import Features
-from tidybert.server.faults import Refusal
+from tidybert.server.answers import Refusal
 from tidybert.server.work_queue import Job, WorkQueue
 
 

@@ -17,9 +17,8 @@ from urllib.parse import urlsplit
 
 from fastapi import Request
 
+from tidybert.server.answers import Refusal, Shape, refused
 from tidybert.server.engine import Engine
-from tidybert.server.faults import Refusal
-from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.settings import LOOPBACK, ServerSettings
 
 # Which names a server answers to, so that no page of another site reaches it through a browser.
@@ -75,9 +74,6 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
-Shape = Callable[[Refusal], tuple[int, Any]]
-"""A Refusal as the status and the JSON of one protocol."""
-
 _LOGGER: Final = logging.getLogger("tidybert.server.requests")
 # Seconds for a whole body to come.
 _BODY_SECONDS: Final = 30.0
@@ -95,24 +91,6 @@ def client_of(request: Request) -> str:
     """Who asks: the hash of an API key, or an address."""
     found: str = request.scope[_CLIENT]
     return found
-
-
-def native_shape(refusal: Refusal) -> tuple[int, Any]:
-    """The status and the native JSON of a Refusal."""
-    found = {"type": refusal.kind, "message": refusal.message, "field": refusal.param}
-    return refusal.status, {"error": found}
-
-
-def refused(refusal: Refusal, shape: Shape = native_shape) -> JsonAnswer:
-    """The response for a Refusal."""
-    # OpenAI's client asks again if this says so, whatever the status is.
-    headers = {"x-should-retry": "false" if refusal.retry_after is None else "true"}
-    if refusal.retry_after is not None:
-        headers["Retry-After"] = str(refusal.retry_after)
-    if refusal.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    status, content = shape(refusal)
-    return JsonAnswer(content, status, headers)
 
 
 class Door:

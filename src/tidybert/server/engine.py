@@ -18,8 +18,7 @@ from tidybert.data.features import Features, text_features
 from tidybert.errors import TidyBertError, suggestion
 from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import check_texts, choose_device
-from tidybert.server.faults import WRONG_TASK, Refusal, as_refusals
-from tidybert.server.protocols.shapes import fitted
+from tidybert.server.answers import WRONG_TASK, Refusal, as_refusals
 from tidybert.server.served_model import (
     EMBED,
     FILL_MASK,
@@ -191,11 +190,24 @@ def refuse_cut(made: Sequence[Sequence[Features]], longest: int) -> None:
 # of other requests, and the model's head decodes its rows.
 
 
+Vectors = npt.NDArray[np.float32]
+_SMALLEST_LENGTH: Final = np.float32(1e-12)
+
+
+def fitted(vectors: Vectors, dimensions: int | None, *, normalize: bool) -> Vectors:
+    """The first ``dimensions`` numbers (None: all) of each vector (n, d), scaled to length 1 if
+    ``normalize``."""
+    found = vectors[:, :dimensions]
+    if normalize:
+        found = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), _SMALLEST_LENGTH)
+    return np.ascontiguousarray(found)
+
+
 @dataclass(frozen=True)
 class Embedded:
     """Vectors (n, d) float32, and for each input its tokens before cutting, and whether it was."""
 
-    vectors: npt.NDArray[np.float32]
+    vectors: Vectors
     num_tokens: list[int]
     truncated: list[bool]
 
@@ -263,11 +275,13 @@ class AskedModel:
         normalize: bool | None = None,
         pooling: str | None = None,
         prompt_name: str | None = None,
+        dimensions: int | None = None,
     ) -> Embedded:
         """The vectors of texts, or of lists of ids.
 
         ``normalize`` scales each vector to length 1; ``pooling`` is mean, cls or max; a text comes
-        after the prompt of this name.  None: as the model's directory says.
+        after the prompt of this name; ``dimensions`` is how many numbers of a vector are kept.
+        None: as the model's directory says.
         """
         form = self.model.form
         pooling = form.pooling if pooling is None else pooling
@@ -277,6 +291,9 @@ class AskedModel:
             known = ", ".join(POOLINGS)
             raise Refusal(422, f"pooling is {pooling!r:.40}; expected one of {known}", "pooling")
         model, stages = self.model, self.engine.stages
+        if dimensions is not None and dimensions > model.dimension:
+            message = f"dimensions is {dimensions}: the model gives {model.dimension} at most"
+            raise Refusal(422, message, "dimensions")
         lane = lane_of(model, f"{EMBED}:{pooling}")
         for number, one in enumerate(inputs):
             if not isinstance(one, str):
@@ -293,7 +310,7 @@ class AskedModel:
         # As ``Embedder``: the module scales before the cut, a request after it.
         vectors = fitted(vectors, None, normalize=form.normalize and normalize is not False)
         return Embedded(
-            fitted(vectors, form.truncate_dim, normalize=bool(normalize)),
+            fitted(vectors, dimensions or form.truncate_dim, normalize=bool(normalize)),
             [one.num_tokens for one in features],
             [one.truncated for one in features],
         )

@@ -25,7 +25,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from tidybert.data.features import Features
 from tidybert.modeling.kernels.threads import keep_freed_memory
-from tidybert.server.faults import Refusal
+from tidybert.server.answers import Refusal
 from tidybert.server.settings import Worker
 
 Rows = npt.NDArray[np.float32]

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, Union
 
-from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field, create_model
+from fastapi import APIRouter, Depends
+from pydantic import Field, create_model
 
 from tidybert.checkpoints.example_kinds import (
     KINDS,
@@ -15,14 +15,13 @@ from tidybert.checkpoints.example_kinds import (
     ExampleKind,
     name_of,
 )
-from tidybert.server.door import engine_of
-from tidybert.server.faults import Refusal
-from tidybert.server.json_answers import JsonAnswer
-from tidybert.server.protocols.protocol import Body, PromptName, asked_by
+from tidybert.server.answers import JsonAnswer, Refusal
+from tidybert.server.protocols.protocol import Body, ByPath, PromptName, Protocol, names_model
 from tidybert.server.served_model import ServedModel
 from tidybert.tasks.answer import LabelledAnswer, TaskAnswer
 
-router = APIRouter(prefix="/v1/models", tags=["native"])
+router = APIRouter(prefix="/v1/models/{name}", tags=["native"], dependencies=[Depends(names_model)])
+PROTOCOL: Final = Protocol(router=router)
 
 
 def _object(kind: ExampleKind) -> type[Body]:
@@ -40,20 +39,6 @@ if TYPE_CHECKING:
 else:
     Input = Union[str, *OBJECTS.values()]
     TextPair, Question = OBJECTS[PAIR], OBJECTS[QUESTION]
-
-
-class ErrorDetail(BaseModel):
-    """Why a request has no answer, and the field of the request that is wrong."""
-
-    type: str
-    message: str
-    field: str | None
-
-
-class Error(BaseModel):
-    """An error of the native routes."""
-
-    error: ErrorDetail
 
 
 Truncate = Annotated[
@@ -107,10 +92,9 @@ class TokenizeBody(Body):
     add_special_tokens: bool = True
 
 
-@router.post("/{name}/predict", summary="Answer inputs by a fine-tuned model")
-async def predict(name: str, body: PredictBody, request: Request) -> JsonAnswer:
+@router.post("/predict", summary="Answer inputs by a fine-tuned model")
+async def predict(body: PredictBody, asked: ByPath) -> JsonAnswer:
     """An answer an input, as ``tidybert predict`` prints it, with num_tokens and truncated."""
-    asked = asked_by(request, name)
     texts, pairs = split_inputs(asked.model, _listed(body.inputs))
     answers = await asked.predict(texts, pairs, truncate=body.truncate)
     if body.top_k is not None:
@@ -118,28 +102,26 @@ async def predict(name: str, body: PredictBody, request: Request) -> JsonAnswer:
     return _answered(body.inputs, [answer.as_dict() for answer in answers])
 
 
-@router.post("/{name}/fill-mask", summary="Fill each [MASK]")
-async def fill_mask(name: str, body: FillMaskBody, request: Request) -> JsonAnswer:
+@router.post("/fill-mask", summary="Fill each [MASK]")
+async def fill_mask(body: FillMaskBody, asked: ByPath) -> JsonAnswer:
     """An answer a text, as ``tidybert fill-mask --json`` prints it."""
-    asked = asked_by(request, name)
     texts = _listed(body.inputs)
     return _answered(body.inputs, await asked.fill_mask(texts, top_k=body.top_k, among=body.among))
 
 
-@router.post("/{name}/next-sentence", summary="Say whether a sentence follows another")
-async def next_sentence(name: str, body: NextSentenceBody, request: Request) -> JsonAnswer:
+@router.post("/next-sentence", summary="Say whether a sentence follows another")
+async def next_sentence(body: NextSentenceBody, asked: ByPath) -> JsonAnswer:
     """An answer a pair: follows (a probability), num_tokens and truncated."""
-    asked = asked_by(request, name)
     pairs = _listed(body.inputs)
     first, second = [one.text for one in pairs], [one.text_pair for one in pairs]
     answers = await asked.next_sentence(first, second, truncate=body.truncate)
     return _answered(body.inputs, answers)
 
 
-@router.post("/{name}/embed", summary="Turn inputs into vectors")
-async def embed(name: str, body: EmbedBody, request: Request) -> JsonAnswer:
+@router.post("/embed", summary="Turn inputs into vectors")
+async def embed(body: EmbedBody, asked: ByPath) -> JsonAnswer:
     """An object an input: vector, num_tokens and truncated."""
-    found = await asked_by(request, name).embed(
+    found = await asked.embed(
         _listed(body.inputs),
         truncate=body.truncate,
         normalize=body.normalize,
@@ -155,10 +137,9 @@ async def embed(name: str, body: EmbedBody, request: Request) -> JsonAnswer:
     return _answered(body.inputs, answers)
 
 
-@router.post("/{name}/tokenize", summary="Show the tokens of texts")
-async def tokenize(name: str, body: TokenizeBody, request: Request) -> JsonAnswer:
+@router.post("/tokenize", summary="Show the tokens of texts")
+async def tokenize(body: TokenizeBody, asked: ByPath) -> JsonAnswer:
     """An object a text: tokens, input_ids, token_type_ids and offset_mapping, in characters."""
-    asked = asked_by(request, name)
     found = await asked.tokenized(_listed(body.inputs), body.add_special_tokens)
     answers = [
         {
@@ -172,10 +153,10 @@ async def tokenize(name: str, body: TokenizeBody, request: Request) -> JsonAnswe
     return _answered(body.inputs, answers)
 
 
-@router.get("/{name}", summary="Describe a model")
-async def model(name: str, request: Request) -> JsonAnswer:
+@router.get("", summary="Describe a model")
+async def model(asked: ByPath) -> JsonAnswer:
     """What a model is and can do."""
-    return JsonAnswer(described(engine_of(request).model(name)))
+    return JsonAnswer(described(asked.model))
 
 
 def described(model: ServedModel) -> dict[str, Any]:

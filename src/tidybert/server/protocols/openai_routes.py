@@ -1,22 +1,21 @@
 """POST /v1/embeddings as OpenAI's API reference has it; GET /v1/models is in ``admin``."""
 
 import re
-from typing import Any, Final, Literal
+from base64 import b64encode
+from typing import Final, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
+from typing_extensions import TypedDict
 
-from tidybert.server.faults import UNKNOWN_FIELD, Refusal
-from tidybert.server.json_answers import JsonAnswer
+from tidybert.server.answers import UNKNOWN_FIELD, JsonAnswer, Refusal
 from tidybert.server.protocols.protocol import (
     Body,
     Dimensions,
+    Protocol,
     TextsOrIds,
     asked_by,
-    fitting,
     several,
 )
-from tidybert.server.protocols.shapes import fitted, in_base64
 
 _ERROR_TYPES: Final = {
     401: "authentication_error",
@@ -36,7 +35,7 @@ class EmbeddingRequest(Body):
     truncate: bool = False
 
 
-class Embedding(BaseModel):
+class Embedding(TypedDict):
     """A vector, as numbers or in base64, and whether its input was cut."""
 
     object: Literal["embedding"]
@@ -45,14 +44,14 @@ class Embedding(BaseModel):
     truncated: bool
 
 
-class Usage(BaseModel):
+class Usage(TypedDict):
     """The tokens that the model read."""
 
     prompt_tokens: int
     total_tokens: int
 
 
-class EmbeddingList(BaseModel):
+class EmbeddingList(TypedDict):
     """The vectors of a request."""
 
     object: Literal["list"]
@@ -61,7 +60,7 @@ class EmbeddingList(BaseModel):
     usage: Usage
 
 
-class OpenAIErrorDetail(BaseModel):
+class OpenAIErrorDetail(TypedDict):
     """Why a request has no answer."""
 
     message: str
@@ -70,13 +69,32 @@ class OpenAIErrorDetail(BaseModel):
     code: str
 
 
-class OpenAIError(BaseModel):
+class OpenAIError(TypedDict):
     """An error in OpenAI's shape."""
 
     error: OpenAIErrorDetail
 
 
+def _shape(refusal: Refusal) -> tuple[int, OpenAIError]:
+    """The status and JSON of a Refusal; their clients choose an exception by the status.
+
+    OpenAI has 400 for every wrong request, so 422 becomes 400 here.
+    """
+    status = 400 if refusal.status == 422 else refusal.status
+    default = "invalid_request_error" if status < 500 else "server_error"
+    param = refusal.param
+    # The engine speaks of inputs, OpenAI of input.
+    if param is not None and refusal.kind != UNKNOWN_FIELD:
+        param = re.sub(r"^inputs\b", "input", param)
+    error_type = _ERROR_TYPES.get(status, default)
+    detail = OpenAIErrorDetail(
+        message=refusal.message, type=error_type, param=param, code=refusal.kind
+    )
+    return status, OpenAIError(error=detail)
+
+
 router = APIRouter(tags=["OpenAI"])
+PROTOCOL: Final = Protocol(router=router, shape=_shape, error=OpenAIError)
 
 
 @router.post(
@@ -88,40 +106,22 @@ async def embeddings(body: EmbeddingRequest, request: Request) -> JsonAnswer:
     """A vector of length 1 for each input; each object also says whether its input was cut."""
     asked = asked_by(request, body.model)
     inputs = several(asked, body.input, "input")
-    dimensions = fitting(asked, body.dimensions)
-    found = await asked.embed(inputs, truncate=body.truncate)
-    vectors = fitted(found.vectors, dimensions, normalize=True)
+    found = await asked.embed(
+        inputs, truncate=body.truncate, normalize=True, dimensions=body.dimensions
+    )
     in_base_64 = body.encoding_format == "base64"
-    data = [
+    data: list[Embedding] = [
         {
             "object": "embedding",
             "index": index,
-            "embedding": in_base64(vector) if in_base_64 else vector,
+            "embedding": b64encode(vector.astype("<f4")).decode() if in_base_64 else vector,
             "truncated": truncated,
         }
-        for index, (vector, truncated) in enumerate(zip(vectors, found.truncated, strict=True))
+        for index, (vector, truncated) in enumerate(
+            zip(found.vectors, found.truncated, strict=True)
+        )
     ]
     num_read = sum(min(each, asked.model.embedding_length) for each in found.num_tokens)
-    usage = {"prompt_tokens": num_read, "total_tokens": num_read}
+    usage = Usage(prompt_tokens=num_read, total_tokens=num_read)
     name = asked.model.name
-    return JsonAnswer({"object": "list", "data": data, "model": name, "usage": usage})
-
-
-def openai_shape(refusal: Refusal) -> tuple[int, dict[str, Any]]:
-    """The status and JSON of a Refusal; their clients choose an exception by the status.
-
-    OpenAI has 400 for every wrong request, so 422 becomes 400 here.
-    """
-    status = 400 if refusal.status == 422 else refusal.status
-    default = "invalid_request_error" if status < 500 else "server_error"
-    param = refusal.param
-    # The engine speaks of inputs, OpenAI of input.
-    if param is not None and refusal.kind != UNKNOWN_FIELD:
-        param = re.sub(r"^inputs\b", "input", param)
-    error = {
-        "message": refusal.message,
-        "type": _ERROR_TYPES.get(status, default),
-        "param": param,
-        "code": refusal.kind,
-    }
-    return status, {"error": error}
+    return JsonAnswer(EmbeddingList(object="list", data=data, model=name, usage=usage))

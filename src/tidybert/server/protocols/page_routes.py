@@ -13,23 +13,25 @@ from starlette.responses import Response
 
 from tidybert.page.page_model import HEADERS, INDEX, PageModel, View, page_files
 from tidybert.page.views import VIEWS, run_of
+from tidybert.server.answers import JsonAnswer, Refusal, as_refusals
 from tidybert.server.door import engine_of
 from tidybert.server.engine import Engine
-from tidybert.server.faults import Refusal, as_refusals
-from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocols.native import described
+from tidybert.server.protocols.protocol import Protocol
 from tidybert.server.served_model import ServedModel
 
 router = APIRouter(include_in_schema=False)
-
-PREFIX: Final = "/page/"
+_PREFIX: Final = "/page/"
 # Views that may wait for the thread; a person asks for a few at a time.
 _MOST_WAITING: Final = 64
 
 
-def is_page_file(method: str, path: str) -> bool:
+def _is_file(method: str, path: str) -> bool:
     """Whether a request is for a file of the page, which anybody may have."""
-    return method == "GET" and (path == "/" or path.removeprefix(PREFIX) in page_files())
+    return method == "GET" and (path == "/" or path.removeprefix(_PREFIX) in page_files())
+
+
+PROTOCOL: Final = Protocol(router=router, is_open=_is_file)
 
 
 class PageDesk:
@@ -113,7 +115,10 @@ async def view(view: str, body: dict[str, Any], request: Request) -> Response:
         raise Refusal(404, "the page has no such view")
     given = dict(body)
     name = given.pop("model", None)
-    desk: PageDesk = request.app.state.page
+    state = request.app.state
+    if not hasattr(state, "page"):
+        state.page = PageDesk(state.engine)
+    desk: PageDesk = state.page
     if not isinstance(name, str):
         raise Refusal(422, "expected the name of a model", "model")
     found = await desk.answer(_checked(view), name, given)

@@ -4,15 +4,17 @@ The request is that of Hugging Face's inference API, which its ``InferenceClient
 address.  The model's task decides the shape of the answer; a MODEL without a task embeds.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Set
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends
 from pydantic import Field, ValidationError
 
+from tidybert.server.answers import JsonAnswer, Refusal
 from tidybert.server.engine import AskedModel
-from tidybert.server.faults import Refusal
-from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocols.native import Question, TextPair, split_inputs
 from tidybert.server.protocols.protocol import (
     Body,
@@ -25,20 +27,18 @@ from tidybert.server.protocols.protocol import (
     with_truncation,
     wrong_task,
 )
-from tidybert.server.protocols.shapes import (
-    answers_to_question,
-    entity_groups,
-    label_scores,
-)
+from tidybert.server.protocols.tei_routes import PROTOCOL as TEI
 from tidybert.server.protocols.tei_routes import (
     EmbedRequest,
     Options,
     SimilarityInputs,
     SimilarityRequest,
     embed,
+    label_scores,
     similarity,
 )
 from tidybert.tasks.answer import (
+    ABSENT,
     Answered,
     Classified,
     LabelledAnswer,
@@ -47,9 +47,12 @@ from tidybert.tasks.answer import (
     Tagged,
     TaskAnswer,
 )
+from tidybert.tasks.tags.tag_files import split_text
 from tidybert.tokenization.tokenizer import Encoding
+from tidybert.tokenization.vocabulary import CONTINUATION, UNK_TOKEN
 
 router = APIRouter(tags=["pipelines"])
+PROTOCOL: Final = replace(TEI, router=router, by_name=False)
 
 _SUMMARY: Final = "Answer as transformers' pipelines do"
 Inputs = Annotated[
@@ -134,11 +137,7 @@ def _labels(asked: AskedModel, given: Any, answer: TaskAnswer, parameters: Param
 
 def _entities(asked: AskedModel, given: Any, answer: Tagged, parameters: Parameters) -> Any:
     """{"entity_group", "score", "word", "start", "end"} of each entity."""
-
-    def encode(text: str) -> Encoding:
-        return asked.tokenize(text, add_special_tokens=False)
-
-    return entity_groups(answer, given, encode)
+    return entity_groups(answer, given, partial(asked.tokenize, add_special_tokens=False))
 
 
 def _spans(asked: AskedModel, given: Any, answer: Answered, parameters: Parameters) -> Any:
@@ -162,3 +161,78 @@ def _refuse_others(given: Body, prefix: str, known: Set[str]) -> None:
     """Raise Refusal for a field that only other pipelines have."""
     for name in sorted(given.model_fields_set - known):
         raise Refusal(422, "the pipeline of this model does not have it", f"{prefix}{name}")
+
+
+# Answers as transformers' pipelines print them: TextClassificationPipeline,
+# TokenClassificationPipeline with aggregation_strategy="simple", and the QuestionAnsweringPipeline
+# that transformers removed in 5.3.
+
+OUTSIDE: Final = "O"
+# Only these tokens lose the space before them when transformers joins pieces.
+_NO_SPACE_BEFORE: Final = frozenset(".?!,")
+
+
+def answers_to_question(
+    answer: Answered, *, top_k: int = 1, allow_none: bool = True
+) -> list[dict[str, Any]]:
+    """{"score", "start", "end", "answer"} of the best answers, at most ``top_k``, at least one.
+
+    "No answer" has the answer "" and is from 0 to 0.  It is first where the model prefers it; with
+    ``allow_none`` false it is there only if the text has no other.
+    """
+    keys: Final = ("score", "start", "end", "answer")
+    spans: list[dict[str, Any]] = [{key: one[key] for key in keys} for one in answer.n_best]
+    if not answer.answer and (allow_none or not spans):
+        spans.insert(0, {"score": answer.score, "start": 0, "end": 0, "answer": ""})
+    return spans[:top_k]
+
+
+def entity_groups(
+    answer: Tagged, text: str, encode: Callable[[str], Encoding]
+) -> list[dict[str, Any]]:
+    """{"entity_group", "score", "word", "start", "end"} of each group of words with one tag.
+
+    A group is an entity where tags mark entities, and else the neighbouring words with the same
+    tag, without those of the tag O.
+
+    Args:
+        text: the text as it was given.
+        encode: tokenises a text without special tokens, for "word".
+    """
+    return [
+        {
+            "entity_group": name,
+            "score": score,
+            "word": joined_pieces(encode(text[start:end]), text[start:end]),
+            "start": start,
+            "end": end,
+        }
+        for name, score, start, end in _groups(answer, text)
+    ]
+
+
+def joined_pieces(encoding: Encoding, text: str) -> str:
+    """The pieces of a text as transformers joins them: a space before each word, as the model reads
+    it (lower-cased by an uncased model); an unknown word is as in the text."""
+    joined = ""
+    for token, (start, end) in zip(encoding.tokens, encoding.offset_mapping, strict=True):
+        if token.startswith(CONTINUATION):
+            joined += token.removeprefix(CONTINUATION)
+        else:
+            word = text[start:end] if token == UNK_TOKEN else token
+            joined += word if not joined or word in _NO_SPACE_BEFORE else f" {word}"
+    return joined
+
+
+def _groups(answer: Tagged, text: str) -> Iterable[tuple[str, float, int, int]]:
+    """Name, score, start and end."""
+    if answer.entities is not ABSENT:
+        for one in answer.entities:
+            yield one["type"], one["score"], one["start"], one["end"]
+        return
+    _, spans = split_text(text)
+    words = zip(answer.tags, answer.scores, spans, strict=True)
+    for tag, group in groupby(words, key=lambda word: word[0]):
+        if tag != OUTSIDE:
+            _, scores, places = zip(*group, strict=True)
+            yield tag, sum(scores) / len(scores), places[0][0], places[-1][1]

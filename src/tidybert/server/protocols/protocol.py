@@ -1,17 +1,44 @@
-"""What the routes of other programs' protocols share: the model, its inputs, truncation."""
+"""Protocol: routes that clients know, and how they see an error; and what all routes share."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
 from pydantic_core import PydanticCustomError
 
+from tidybert.server.answers import (
+    WRONG_TASK,
+    Error,
+    JsonAnswer,
+    Refusal,
+    Shape,
+    native_shape,
+)
 from tidybert.server.door import client_of, engine_of
 from tidybert.server.engine import AskedModel
-from tidybert.server.faults import WRONG_TASK, Refusal
-from tidybert.server.json_answers import JsonAnswer
 from tidybert.tasks.answer import TaskAnswer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """What the app needs to know of a protocol.
+
+    Args:
+        router: the routes, with the types of their requests and answers.
+        shape: how its clients see a Refusal.
+        error: the type of that, for the OpenAPI document.
+        by_name: whether each route is also below /models/{name}, for the model of that name.
+        is_open: whether a request of this method for this path needs no API key.
+    """
+
+    router: APIRouter
+    shape: Shape = native_shape
+    error: Any = Error
+    by_name: bool = False
+    is_open: Callable[[str, str], bool] = lambda method, path: False
+
 
 TRUNCATED_HEADER: Final = "X-Truncated"
 """How many inputs of a request were cut, for answers whose shape has no room for it."""
@@ -51,13 +78,17 @@ PromptName = Annotated[
 ]
 
 
+async def names_model(name: str) -> None:
+    """Declares the {name} of a path, for the OpenAPI document."""
+
+
 def asked_by(request: Request, name: str | None) -> AskedModel:
     """The model of that name, None for the first one, as a client asks it; Refusal 404."""
     engine = engine_of(request)
     return AskedModel(engine, engine.model(name), client_of(request))
 
 
-def _by_path(request: Request) -> AskedModel:
+async def _by_path(request: Request) -> AskedModel:
     return asked_by(request, request.path_params.get("name"))
 
 
@@ -81,26 +112,12 @@ def several(asked: AskedModel, given: Any, field: str) -> Sequence[Any]:
     return found
 
 
-def fitting(asked: AskedModel, dimensions: int | None) -> int | None:
-    """``dimensions``; raises Refusal for more than the model has."""
-    width = asked.model.dimension
-    if dimensions is not None and dimensions > width:
-        raise Refusal(
-            422, f"dimensions is {dimensions}: the model gives {width} at most", "dimensions"
-        )
-    return dimensions
-
-
 def wrong_task(asked: AskedModel, needed: str) -> Refusal:
     """What to raise where the model's task does not give what is ``needed``."""
     task = asked.model.task
     does = "has no task" if task is None else f"was trained to {task.name}"
     message = f"{asked.model.name!r} {does}, and this path needs {needed}"
     return Refusal(422, message, "model", WRONG_TASK)
-
-
-def names_model(name: str) -> None:
-    """Declares the {name} of a path, for the OpenAPI document."""
 
 
 def with_truncation(content: Any, num_truncated: int) -> JsonAnswer:

@@ -12,14 +12,14 @@ from pydantic import Field
 from tidybert.errors import UsageError
 from tidybert.inference.predictor import CrossEncoder
 from tidybert.search.index import CANDIDATES, Hit, check_queries, reordered
+from tidybert.server.answers import WRONG_TASK, JsonAnswer, Refusal, as_refusals
 from tidybert.server.door import engine_of
 from tidybert.server.engine import AskedModel
-from tidybert.server.faults import WRONG_TASK, Refusal, as_refusals
-from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocols.native import Truncate
-from tidybert.server.protocols.protocol import Body, asked_by
+from tidybert.server.protocols.protocol import Body, Protocol, asked_by
 
 router = APIRouter(tags=["native"])
+PROTOCOL: Final = Protocol(router=router)
 
 # One search at a time: each computes on all cores.
 _THREAD: Final = ThreadPoolExecutor(1, "tidybert-search")

@@ -4,38 +4,33 @@ They act on the first model, and below /models/NAME on that model.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from itertools import accumulate
+from typing import Annotated, Any, Final, Literal, NotRequired
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel
+from typing_extensions import TypedDict
 
 from tidybert import __version__
 from tidybert.checkpoints.example_kinds import PAIR
+from tidybert.server.answers import WRONG_TASK, JsonAnswer, Refusal
 from tidybert.server.engine import AskedModel
-from tidybert.server.faults import WRONG_TASK, Refusal
-from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocols.protocol import (
     Body,
     ByPath,
     Dimensions,
     Ids,
     PromptName,
+    Protocol,
     TextsOrIds,
-    fitting,
     num_truncated,
     one_of,
     several,
     with_truncation,
     wrong_task,
 )
-from tidybert.server.protocols.shapes import (
-    fitted,
-    label_scores,
-    similarities,
-    simple_tokens,
-)
 from tidybert.server.served_model import ServedModel
-from tidybert.tasks.answer import ONLY_LABEL, LabelSet
+from tidybert.tasks.answer import ONLY_LABEL, LabelSet, TaskAnswer
+from tidybert.tokenization.tokenizer import Encoding
 
 # The requests and answers of text-embeddings-inference, as its OpenAPI document has them.
 
@@ -94,29 +89,29 @@ class DecodeRequest(Body):
     skip_special_tokens: bool = True
 
 
-class TeiError(BaseModel):
+class TeiError(TypedDict):
     """Why a request has no answer."""
 
     error: str
     error_type: str
 
 
-class Label(BaseModel):
+class Label(TypedDict):
     """A label and its score."""
 
     label: str
     score: float
 
 
-class Rank(BaseModel):
+class Rank(TypedDict):
     """A text, by its place in the request, and its score."""
 
     index: int
-    text: str | None = None
+    text: NotRequired[str | None]
     score: float
 
 
-class Token(BaseModel):
+class Token(TypedDict):
     """A token, and its place in bytes of UTF-8."""
 
     id: int
@@ -126,7 +121,7 @@ class Token(BaseModel):
     stop: int | None
 
 
-class Info(BaseModel):
+class Info(TypedDict):
     """A model, and the limits of the server."""
 
     model_id: str
@@ -145,8 +140,6 @@ class Info(BaseModel):
     docker_label: str | None
 
 
-router = APIRouter(tags=["text-embeddings-inference"])
-
 _ERROR_TYPES: Final = {
     400: "empty",
     413: "validation",
@@ -157,7 +150,7 @@ _ERROR_TYPES: Final = {
 }
 
 
-def tei_shape(refusal: Refusal) -> tuple[int, dict[str, Any]]:
+def _shape(refusal: Refusal) -> tuple[int, TeiError]:
     """The status and JSON of a Refusal; 424 says that the model has no head of the kind."""
     status = 424 if refusal.kind == WRONG_TASK else refusal.status
     error_type = _ERROR_TYPES.get(status, refusal.kind)
@@ -165,17 +158,26 @@ def tei_shape(refusal: Refusal) -> tuple[int, dict[str, Any]]:
     # The shape has no place for the field.
     if field is not None and field not in message:
         message = f"{field}: {message}"
-    return status, {"error": message, "error_type": error_type}
+    return status, TeiError(error=message, error_type=error_type)
+
+
+router = APIRouter(tags=["text-embeddings-inference"])
+PROTOCOL: Final = Protocol(router=router, shape=_shape, error=TeiError, by_name=True)
 
 
 @router.post("/embed", response_model=list[list[float]], summary="Turn inputs into vectors")
 async def embed(body: EmbedRequest, asked: ByPath) -> JsonAnswer:
     """A vector for each input, of length 1 unless ``normalize`` is false."""
     inputs = several(asked, body.inputs, "inputs")
-    dimensions = fitting(asked, body.dimensions)
-    found = await asked.embed(inputs, truncate=bool(body.truncate), prompt_name=body.prompt_name)
-    vectors = fitted(found.vectors, dimensions, normalize=body.normalize is not False)
-    return with_truncation(vectors, sum(found.truncated))
+    found = await asked.embed(
+        inputs,
+        truncate=bool(body.truncate),
+        # False leaves the vectors as the model's modules give them.
+        normalize=None if body.normalize is False else True,
+        prompt_name=body.prompt_name,
+        dimensions=body.dimensions,
+    )
+    return with_truncation(found.vectors, sum(found.truncated))
 
 
 @router.post("/similarity", response_model=list[float], summary="Compare a text with others")
@@ -189,8 +191,7 @@ async def similarity(body: SimilarityRequest, asked: ByPath) -> JsonAnswer:
         truncate=bool(options.truncate),
         prompt_name=options.prompt_name,
     )
-    cosines = similarities(found.vectors[0], found.vectors[1:])
-    return with_truncation(cosines, sum(found.truncated))
+    return with_truncation(found.vectors[1:] @ found.vectors[0], sum(found.truncated))
 
 
 @router.post("/predict", response_model=list[Label] | list[list[Label]], summary="Score labels")
@@ -215,13 +216,15 @@ async def rerank(body: RerankRequest, asked: ByPath) -> JsonAnswer:
     """
     texts = several(asked, body.texts, "texts")
     answers = await asked.predict([body.query] * len(texts), texts, truncate=bool(body.truncate))
-    found = []
+    found: list[Rank] = []
     for index, (text, answer) in enumerate(zip(texts, answers, strict=True)):
         score = answer.relevance(raw=body.raw_scores)
         if score is None:
             raise wrong_task(asked, "one score a pair: a regression, or two classes")
-        shown = {"text": text} if body.return_text else {}
-        found.append({"index": index, **shown, "score": score})
+        rank = Rank(index=index, score=score)
+        if body.return_text:
+            rank["text"] = text
+        found.append(rank)
     found.sort(key=lambda one: -one["score"])
     return with_truncation(found, num_truncated(answers))
 
@@ -255,26 +258,71 @@ async def health(asked: ByPath) -> Response:
 async def info(asked: ByPath) -> JsonAnswer:
     """The model and the limits."""
     model, settings = asked.model, asked.engine.settings
-    return JsonAnswer(
-        {
-            "model_id": model.name,
-            "model_sha": None,
-            "model_dtype": model.precision,
-            "model_type": model_type(model),
-            "max_concurrent_requests": settings.queue_inputs,
-            "max_input_length": (
-                model.embedding_length if model.predictor is None else model.max_seq_length
-            ),
-            "max_batch_tokens": asked.engine.batch_tokens,
-            "max_batch_requests": None,
-            "max_client_batch_size": settings.max_inputs,
-            "auto_truncate": False,
-            "tokenization_workers": 1,
-            "version": __version__,
-            "sha": None,
-            "docker_label": None,
-        }
+    found = Info(
+        model_id=model.name,
+        model_sha=None,
+        model_dtype=model.precision,
+        model_type=model_type(model),
+        max_concurrent_requests=settings.queue_inputs,
+        max_input_length=(
+            model.embedding_length if model.predictor is None else model.max_seq_length
+        ),
+        max_batch_tokens=asked.engine.batch_tokens,
+        max_batch_requests=None,
+        max_client_batch_size=settings.max_inputs,
+        auto_truncate=False,
+        tokenization_workers=1,
+        version=__version__,
+        sha=None,
+        docker_label=None,
     )
+    return JsonAnswer(found)
+
+
+def label_scores(
+    answer: TaskAnswer, *, raw: bool = False, top_k: int | None = None
+) -> list[Label] | None:
+    """{"label", "score"} of each label, or of ``top_k``, the highest first; None without labels."""
+    scores = answer.label_scores(raw=raw)
+    if scores is None:
+        return None
+    ranked = sorted(scores.items(), key=lambda pair: -pair[1])
+    return [Label(label=label, score=score) for label, score in ranked[:top_k]]
+
+
+def simple_tokens(text: str, encoding: Encoding) -> list[Token]:
+    """{"id", "text", "special", "start", "stop"} of each token.
+
+    "text" is the token's part of the text, from byte "start" to byte "stop" in UTF-8.  A special
+    token around the text has its name and no place.
+    """
+    places = byte_places(text)
+    found: list[Token] = []
+    for token, number, sequence, (start, end) in zip(
+        encoding.tokens,
+        encoding.input_ids,
+        encoding.sequence_ids,
+        encoding.offset_mapping,
+        strict=True,
+    ):
+        special = sequence is None
+        found.append(
+            {
+                "id": number,
+                "text": token if special else text[start:end],
+                "special": special,
+                "start": None if special else places[start],
+                "stop": None if special else places[end],
+            }
+        )
+    return found
+
+
+def byte_places(text: str) -> range | list[int]:
+    """(len(text) + 1,) the byte in UTF-8 where each character begins, and the end."""
+    if text.isascii():
+        return range(len(text) + 1)
+    return list(accumulate((len(each.encode()) for each in text), initial=0))
 
 
 def sequences(

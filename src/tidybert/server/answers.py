@@ -1,10 +1,14 @@
-"""Refusal: why a request gets no answer; each protocol renders it in its own shape."""
+"""What goes back: JSON, or a Refusal, which each protocol writes in its own shape."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import orjson
+from starlette.responses import JSONResponse
+from typing_extensions import TypedDict
 
 from tidybert.errors import DataError, TextError, TidyBertError, UsageError, in_python
 
@@ -30,6 +34,13 @@ WRONG_TASK: Final = "wrong_task"
 UNKNOWN_FIELD: Final = "unknown_field"
 
 
+class JsonAnswer(JSONResponse):
+    """JSON by orjson, NumPy's arrays included; numbers that are not finite become null."""
+
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
 @dataclass(eq=False)
 class Refusal(Exception):
     """A request that is not answered.
@@ -51,6 +62,42 @@ class Refusal(Exception):
     def __post_init__(self) -> None:
         super().__init__(self.message)
         self.kind = self.kind or KINDS.get(self.status, "error")
+
+
+Shape = Callable[[Refusal], tuple[int, Any]]
+"""A Refusal as the status and the JSON of one protocol."""
+
+
+class ErrorDetail(TypedDict):
+    """Why a request has no answer, and the field of the request that is wrong."""
+
+    type: str
+    message: str
+    field: str | None
+
+
+class Error(TypedDict):
+    """An error of the native routes."""
+
+    error: ErrorDetail
+
+
+def native_shape(refusal: Refusal) -> tuple[int, Error]:
+    """The shape of tidybert's own routes, and of a path that no protocol has."""
+    detail = ErrorDetail(type=refusal.kind, message=refusal.message, field=refusal.param)
+    return refusal.status, Error(error=detail)
+
+
+def refused(refusal: Refusal, shape: Shape = native_shape) -> JsonAnswer:
+    """The response for a Refusal."""
+    # OpenAI's client asks again if this says so, whatever the status is.
+    headers = {"x-should-retry": "false" if refusal.retry_after is None else "true"}
+    if refusal.retry_after is not None:
+        headers["Retry-After"] = str(refusal.retry_after)
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    status, content = shape(refusal)
+    return JsonAnswer(content, status, headers)
 
 
 @contextmanager

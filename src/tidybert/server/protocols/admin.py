@@ -2,17 +2,19 @@
 
 import os
 import signal
+from typing import Final
 
 from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
+from tidybert.server.answers import JsonAnswer, Refusal
 from tidybert.server.door import engine_of
-from tidybert.server.faults import Refusal
-from tidybert.server.json_answers import JsonAnswer
 from tidybert.server.protocols.native import described
+from tidybert.server.protocols.protocol import Protocol
 from tidybert.server.settings import LOOPBACK
 
 router = APIRouter(tags=["server"])
+PROTOCOL: Final = Protocol(router=router, is_open=lambda method, path: path.startswith("/health"))
 
 
 @router.get("/v1/models", summary="List the models")
