@@ -67,7 +67,7 @@ def test_every_task_answers_as_predictors_do_under_mixed_load(
         one = slice(client, client + 3)
         second = None if second is None else second[one]
         found = await ask(engine, name, f"client {client}").predict(first[one], second)
-        return name, client, found
+        return name, client, [each.as_dict() for each in found]
 
     async def ask_all() -> list[tuple[str, int, list[dict[str, Any]]]]:
         return await asyncio.gather(*(ask_one(name, at) for at in range(4) for name in names))
@@ -138,7 +138,8 @@ def test_a_long_text_is_refused_with_its_place_and_cut_where_asked(
 
     with pytest.raises(Refusal, match="22 tokens, and the model reads 16") as caught:
         asyncio.run(colours.predict(given))
-    answers = asyncio.run(colours.predict(given, truncate=True))
+    found = asyncio.run(colours.predict(given, truncate=True))
+    answers = [each.as_dict() for each in found]
 
     assert (caught.value.status, caught.value.param) == (422, f"inputs.{number}")
     assert [one["truncated"] for one in answers] == [at == number for at in range(75)]
@@ -284,7 +285,7 @@ def test_reloading_fails_no_request_and_opens_what_is_there_now(
             assert await engine.reload()
         shutil.rmtree(path)
         assert not await engine.reload()
-        assert (await ask(engine, "one").predict(["cat"]))[0]["label"]
+        assert (await ask(engine, "one").predict(["cat"]))[0].own()["label"]
         shutil.copytree(served["labels"], path)
         assert await engine.reload()
         is_over = True
