@@ -9,7 +9,7 @@ from tidybert.server.answers import Refusal
 from tidybert.server.door import HostCheck
 from tidybert.server.settings import ServerSettings
 
-NAMED = {"allowed_hosts": ("models.example",)}
+NAMED = {"allowed_host": "models.example"}
 SOCKET = {"unix_socket": Path("socket")}
 EVERYWHERE = {"host": "0.0.0.0"}
 

@@ -1,14 +1,17 @@
-"""What the shell gives to the server, and the limits that it keeps."""
+"""What the shell gives to the server, and the limits that it keeps, one field a flag."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from tidybert.errors import UsageError, param
+from tidybert.inference.options import PrecisionOption
+from tidybert.options import Options, option
 from tidybert.storage.limits import JSON_BYTES
 from tidybert.storage.opening import read_text
+from tidybert.training.runs.run_options import DeviceOption, PickleOption
 
 KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
 _SHORTEST: Final = 8
@@ -25,57 +28,61 @@ class Worker:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings:
+class BatchOption(Options):
+    PANEL: ClassVar = "Device"
+
+    batch_tokens: int | None = option(None, at_least=1)
+    """Most tokens that a thread computes at once. If not set: what suits the device."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings(PrecisionOption, BatchOption, DeviceOption, PickleOption):
     """The models and the limits of one server.
 
-    Args:
-        models: the MODEL or RUN of each name; the first one serves requests that name none.
-        index: an index to search in, made by the encoder of one of the models.
-        host, port: where it listens; port 0 takes a free one.
-        unix_socket: a path to listen on instead.
-        allowed_hosts: further names in small letters that clients may call it by.
-        workers: how many processes answer.
-        device, precision: as ``Predictor`` has them.
-        allow_pickle: read weights from a pickle if there is no safetensors file.
-        deadline: seconds after which a request that has no answer gets 504.
-        max_body: bytes of one request.
-        max_inputs: inputs of one request.
-        queue_tokens, queue_inputs: what may wait before clients get 429.
-        batch_tokens: tokens that a thread computes at once; None for what suits the device.
-        keys: the API keys; none lets everybody in.
-
-    Raises UsageError for a number that is not positive.
+    models: the MODEL or RUN of each name; the first one serves requests that name none.
+    keys: the API keys; none lets everybody in.
     """
 
-    models: Mapping[str, str]
-    index: Path | None = None
-    host: str = "127.0.0.1"
-    port: int = 8000
-    unix_socket: Path | None = None
-    allowed_hosts: tuple[str, ...] = ()
-    workers: int = 1
-    device: str = "auto"
-    precision: str = "auto"
-    allow_pickle: bool = False
-    deadline: float = 30.0
-    max_body: int = 2 * 2**20
-    max_inputs: int = 2048
-    queue_tokens: int = 65_536
-    queue_inputs: int = 4096
-    batch_tokens: int | None = None
+    PANEL: ClassVar = "Other options"
+
+    host: str = option("127.0.0.1")
+    """Address to listen on; 0.0.0.0 is every address of this machine."""
+    port: int = option(8000, at_least=0, at_most=65_535)
+    """Port to listen on; 0 takes a free one."""
+    unix_socket: Path | None = option(None)
+    """``--unix-socket PATH``: Listen on this socket instead of a port."""
+    allowed_host: str | None = option(None)
+    """``--allowed-host NAMES``: Also answer to these host names, with commas between them. On this
+    machine's own address the server otherwise answers to localhost only."""
+    workers: int = option(1, at_least=1)
+    """``--workers N``: Processes that answer. They share the weights and divide the cores."""
+    index: Path | None = option(None)
+    """``--index DIR``: Also search in this index, which one of the models made, at /search."""
+    api_key_file: Path | None = option(None)
+    """``--api-key-file FILE``: Only let in clients that give one of the keys in FILE, one a line.
+    TIDYBERT_API_KEYS may contain keys too, with commas between them."""
+    deadline: float = option(30.0, above=0)
+    """Refuse a request with status 504 after this many seconds."""
+    max_body: int = option(2 * 2**20, at_least=1)
+    """Most bytes of one request; a larger one gets status 413."""
+    max_inputs: int = option(2048, at_least=1)
+    """Most inputs of one request; more get status 422."""
+    queue_tokens: int = option(65_536, at_least=1)
+    """Refuse requests with status 429 while this many tokens wait."""
+    queue_inputs: int = option(4096, at_least=1)
+    """Refuse requests with status 429 while this many inputs wait."""
+    models: Mapping[str, str] = field(default_factory=dict)
     keys: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def allowed_hosts(self) -> tuple[str, ...]:
+        """The further names, in small letters, that clients may call it by."""
+        return tuple((self.allowed_host or "").lower().replace(",", " ").split())
 
     @property
     def is_local(self) -> bool:
         """Whether it listens on a loopback address."""
         return self.host in LOOPBACK and self.unix_socket is None
-
-    def __post_init__(self) -> None:
-        for name in (
-            *("workers", "deadline", "max_body", "max_inputs", "queue_tokens", "queue_inputs"),
-        ):
-            if getattr(self, name) <= 0:
-                raise UsageError(f"{param(name, getattr(self, name))}: expected more than 0")
 
 
 def api_keys(file: Path | None) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from tidybert.cli.commands.serve import named, server_process
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note
 from tidybert.options import option
+from tidybert.server.settings import ServerSettings
 from tidybert.storage.model_files import METADATA_FILE
 
 PORT: Final = 8100
@@ -50,7 +51,6 @@ def page(
     Only this machine can reach the page.
     """
     process = server_process("page")
-    from tidybert.server.settings import ServerSettings
 
     given_runs = runs or []
     here = _found_here(given_runs)
