@@ -153,6 +153,23 @@ def test_one_module_writes() -> None:
     assert not found, "write through storage/"
 
 
+# Rooms whose classes answer with a model, and what opens one for them.
+ANSWERING = {"inference", "explain", "page", "server", "search", "checking", "estimators"}
+OPENING = {"ModelDirectory", "read_sentence_form", "choose_precision", "plan_answers", "use_int8"}
+
+
+def test_one_class_opens_a_model_to_answer() -> None:
+    found = {
+        f"{path.relative_to(PACKAGE)}: {module}"
+        for path in files()
+        if room_of(path) in ANSWERING and path != PACKAGE / "inference" / "loading.py"
+        for module in modules_imported(path)
+        if module.rpartition(".")[2] in OPENING
+    }
+
+    assert not found, "take an OpenedModel (inference/loading.py)"
+
+
 def test_tests_mirror_the_house() -> None:
     """The folders of the tests are the rooms of the house."""
     for path in TESTS.rglob("test_*.py"):

@@ -14,7 +14,7 @@ from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
-from tidybert.inference.loading import load_finished
+from tidybert.inference.loading import OpenedModel
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.training.interruption import TrainingInterrupted
@@ -175,7 +175,7 @@ def test_the_rate_follows_the_width_and_the_run_says_so(toy: Toy) -> None:
 def test_a_head_on_the_mean_is_a_model_that_transformers_refuses(toy: Toy, tmp_path: Path) -> None:
     trained = toy(pooling="mean", head_start="probe", run=tmp_path / "run")
 
-    _, model, _, _ = load_finished(tmp_path / "run")
+    model = OpenedModel(tmp_path / "run").finished.model
 
     ids = torch.tensor([[2, 9, 10, 5, 3], [2, 6, 11, 4, 3]])
     with torch.no_grad():

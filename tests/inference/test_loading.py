@@ -17,7 +17,7 @@ from tidybert.errors import (
     VocabularyError,
     WeightsError,
 )
-from tidybert.inference.loading import choose_device, load, load_finished, to_device
+from tidybert.inference.loading import OpenedModel, choose_device, load, to_device
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling import Rows
 from tidybert.tasks.classification import Classification
@@ -82,7 +82,8 @@ def test_transformers_opens_a_run_to_the_same_logits(tiny_run: Path) -> None:
     import transformers
 
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tiny_run).eval()
-    task, model, tokenizer, _ = load_finished(tiny_run)
+    found = OpenedModel(tiny_run, device="cpu", precision=None).finished
+    task, model, tokenizer = found.task, found.model, found.tokenizer
 
     assert theirs.config.id2label == {0: "animal", 1: "colour"}
     ids = [tokenizer.encode(text).input_ids for text in TEXTS]
@@ -141,7 +142,7 @@ def test_a_regressor_that_transformers_saved_predicts_the_same(
     values = [answer["value"] for answer in Predictor(directory).predict(TEXTS)]
 
     assert values == pytest.approx(their_logits(theirs, directory)[:, 0].tolist(), abs=1e-5)
-    assert isinstance(load_finished(directory)[0], Regression)
+    assert isinstance(OpenedModel(directory).finished.task, Regression)
 
 
 def test_a_model_of_several_labels_a_text_that_transformers_saved_predicts_the_same(

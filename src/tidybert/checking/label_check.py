@@ -18,13 +18,12 @@ import numpy.typing as npt
 
 from tidybert.checking.near_duplicates import directions
 from tidybert.checkpoints.example_kinds import PAIR
-from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features, first_features
 from tidybert.errors import UsageError, in_shell, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.loading import fitting_length
+from tidybert.inference.loading import OpenedModel, fitting_length
 from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.modeling.kernels.nearest_vectors import top_k
 from tidybert.tasks.answers import softmax
@@ -450,15 +449,15 @@ def check_examples(
     Raises UsageError where a pool is given and the task is not classify, and what opening and
     running a MODEL raises.
     """
-    directory = ModelDirectory.open(model)
+    opened = OpenedModel(model, device=device, allow_pickle=allow_pickle)
     if max_seq_length is None:
         max_seq_length = task.default_max_seq_length
-    fitting_length(directory.config, max_seq_length)
+    fitting_length(opened.config, max_seq_length)
     if pool is not None and task.name != "classify":
         raise UsageError(f"{param('unlabelled')} is for classify, not for {task.name} yet")
 
     def features_of(examples: Sequence[Any] | None) -> list[Features]:
-        found = task.features(examples, directory.tokenizer, max_seq_length) if examples else []
+        found = task.features(examples, opened.tokenizer, max_seq_length) if examples else []
         return list(found)
 
     data = TrainingData(train, dev, features_of(train), features_of(dev), max_seq_length)
@@ -469,7 +468,7 @@ def check_examples(
         return Findings(report, not_looked_for=f"wrong labels: not for {task.name} yet")
     task.add_labels(data.train_features, train)
     # The findings were measured on means as they are.
-    embedder = Embedder(model, normalize=False, device=device, allow_pickle=allow_pickle)
+    embedder = Embedder.of(opened, normalize=False)
 
     def vectors_of(name: str, examples: Sequence[Any]) -> Any:
         features = features_of(single_texts(examples))

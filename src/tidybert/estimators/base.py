@@ -35,7 +35,7 @@ from tidybert.finetuning.finetuning_job import (
 from tidybert.finetuning.keywords import TrainingParameters
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import as_trained, run_features
-from tidybert.inference.loading import choose_device, html_table, to_device
+from tidybert.inference.loading import choose_device, to_device
 from tidybert.inference.predictor import examples_of
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
 from tidybert.options import named, python_helps
@@ -44,7 +44,7 @@ from tidybert.reporting.writing import ShownReport
 from tidybert.storage.json_objects import plain_json
 from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.storage.output_lock import contents, output_lock
-from tidybert.system.terminal import counting_bar, warn_user
+from tidybert.system.terminal import counting_bar, html_table, warn_user
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer

@@ -11,7 +11,7 @@ n pieces, H width, w words.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,8 @@ from tidybert.explain.explained_text import (
     Floats,
     Table,
     Word,
+    escaped,
     pieces_at,
-    shaded_words,
     signed,
 )
 from tidybert.inference.predictor import Predictor
@@ -38,7 +38,7 @@ from tidybert.modeling.heads import BertForMaskedLM
 from tidybert.reporting.drawing import Picture
 from tidybert.tasks.answer import Tagged
 from tidybert.tasks.targets import Target, log_odds
-from tidybert.tasks.task import AnyTask, Task
+from tidybert.tasks.task import Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.tokenizer import Encoding, Span
 from tidybert.tokenization.vocabulary import MASK_TOKEN, UNK_TOKEN
@@ -69,20 +69,16 @@ class ModelTarget(Target):
         return self.score(found.view(rows.num_sequences, len(self.positions), -1))
 
 
-def check_task(task: AnyTask) -> None:
-    """Raise DataError for a task whose answers ``find_target`` cannot explain."""
-    if type(task).target is Task.target:
-        raise DataError(
-            "attributions explain models that classify, give labels or scores, tag, or answer "
-            f"questions; this one was trained to {task.name}"
-        )
-
-
 def task_features(
     predictor: Predictor, encoding: Encoding, text: str, text_pair: str | None
 ) -> Features:
     """The input as the RUN's task makes it; DataError where it is cut or in several parts."""
     task = predictor.task
+    if type(task).target is Task.target:
+        raise DataError(
+            "attributions explain models that classify, give labels or scores, tag, or answer "
+            f"questions; this one was trained to {task.name}"
+        )
     examples = task.from_texts([text], None if text_pair is None else [text_pair])
     task.check_inputs(examples, predictor.metadata.inputs)
     features: list[Features] = task.features(
@@ -99,11 +95,7 @@ def task_features(
 def find_target(
     predictor: Predictor, encoding: Encoding, batch: Batch, label: str | None, at: Span | None
 ) -> ModelTarget:
-    """The answer of a fine-tuned model to one input, or the one that ``label`` names.
-
-    ``at`` names the characters of the word whose tag is explained.  Raises UsageError for a label
-    that the model does not know, or an ``at`` that the task does not take.
-    """
+    """The answer of a fine-tuned model to an input, or that which ``label`` and ``at`` name."""
     task = predictor.task
     if task.answer is not Tagged and at is not None:
         raise UsageError(f"{param('at')} names a word that is tagged, and this model does not tag")
@@ -127,11 +119,7 @@ def find_word_target(
     word: str | None,
     at: Span | None,
 ) -> ModelTarget:
-    """The likeliest word at the text's [MASK], or the piece that ``word`` names.
-
-    ``at`` names the characters of one [MASK] of several.  Raises DataError where that leaves none
-    or several, and UsageError for a word of several pieces.
-    """
+    """The likeliest word at the text's [MASK], the one ``at`` a place, or what ``word`` names."""
     places = range(len(encoding)) if at is None else pieces_at(encoding, at, "at")
     masked = [place for place in places if encoding.input_ids[place] == tokenizer.mask_token_id]
     if len(masked) != 1:
@@ -166,6 +154,9 @@ STEPS: Final = 50
 _TOKENS_AT_ONCE: Final = 1024
 # A gap above this share of the difference deserves more steps.
 _WIDE_GAP: Final = 0.05
+# Red, green and blue of more and of less than 0.
+_MORE: Final = "47,130,200"
+_LESS: Final = "207,101,42"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -224,8 +215,17 @@ class Attributions(ExplainedText):
         return said
 
     def _repr_html_(self) -> str:
-        texts = [word.text for word in self.words]
-        return shaded_words(texts, self.word_values) + super()._repr_html_()
+        """The words shaded by their values, with each number where the pointer is; the table."""
+        shades = np.nan_to_num(self.word_values)
+        shades = 0.7 * shades / max(np.abs(shades).max(initial=0), 1e-12)
+        parts = [
+            f'<span style="background:rgba({_LESS if shade < 0 else _MORE},{abs(shade):.3f})" '
+            f'title="{signed(value)}">{escaped(word.text)}</span>'
+            for word, shade, value in zip(
+                self.words, shades.tolist(), self.word_values.tolist(), strict=True
+            )
+        ]
+        return f"<p>{' '.join(parts)}</p>{super()._repr_html_()}"
 
     def plot(self) -> Picture:
         """A bar for each word."""
@@ -242,18 +242,6 @@ class ExplainedInput:
     words: Sequence[Word]
     baseline_ids: npt.NDArray[np.int32]
     target: ModelTarget
-
-
-@dataclass(frozen=True)
-class Found:
-    """The result of a method; the fields are those of Attributions."""
-
-    score: float
-    values: Floats
-    word_values: Floats
-    baseline_score: float | None = None
-    completeness_gap: float | None = None
-    steps: int | None = None
 
 
 def check_method(method: str, steps: int | None) -> int:
@@ -276,16 +264,21 @@ def baseline_ids(features: Features, tokenizer: BertTokenizer) -> npt.NDArray[np
     return np.where(np.isin(ids, kept), ids, np.int32(tokenizer.pad_token_id))
 
 
-def attribute(given: ExplainedInput, method: str, steps: int) -> Found:
-    """The values by one of METHODS; ``steps`` of ``check_method``."""
+def attribute(given: ExplainedInput, method: str, steps: int) -> dict[str, Any]:
+    """The fields of Attributions by one of METHODS; ``steps`` of ``check_method``."""
+    found: dict[str, Any] = {"baseline_score": None, "completeness_gap": None, "steps": None}
     if method == "leave-one-out":
-        return leave_one_out(given)
-    if method == "gradient-x-input":
-        return gradient_x_input(given)
-    return integrated_gradients(given, steps)
+        return found | leave_one_out(given)
+    if method != "gradient-x-input":
+        return found | integrated_gradients(given, steps)
+    # The gradient of the score times the output of the embeddings, one pass each way.
+    at_input = _embedded(given, given.features.input_ids)
+    gradients, scores = _gradients(given, at_input[None])
+    values = (gradients[0] * at_input).sum(-1)
+    return found | {"score": float(scores[0]), **_of_words(given, values)}
 
 
-def integrated_gradients(given: ExplainedInput, steps: int) -> Found:
+def integrated_gradients(given: ExplainedInput, steps: int) -> dict[str, Any]:
     """The path from the baseline to the input in ``steps`` points of Gauss and Legendre."""
     features = given.features
     at_input = _embedded(given, features.input_ids)
@@ -304,18 +297,11 @@ def integrated_gradients(given: ExplainedInput, steps: int) -> Found:
         scores = _scores(given, torch.stack((at_input, baseline)))
     score, baseline_score = scores.tolist()
     gap = score - baseline_score - float(values.double().sum())
-    return Found(score, *_of_words(given, values), baseline_score, gap, steps)
+    of_path = {"baseline_score": baseline_score, "completeness_gap": gap, "steps": steps}
+    return {"score": score, **_of_words(given, values), **of_path}
 
 
-def gradient_x_input(given: ExplainedInput) -> Found:
-    """The gradient of the score times the output of the embeddings, one pass each way."""
-    at_input = _embedded(given, given.features.input_ids)
-    gradients, scores = _gradients(given, at_input[None])
-    values = (gradients[0] * at_input).sum(-1)
-    return Found(float(scores[0]), *_of_words(given, values))
-
-
-def leave_one_out(given: ExplainedInput) -> Found:
+def leave_one_out(given: ExplainedInput) -> dict[str, Any]:
     """The score less the score without each word; the words' order and the pair stay."""
     features, target = given.features, given.target
     removed: list[tuple[int, ...]] = [
@@ -340,7 +326,8 @@ def leave_one_out(given: ExplainedInput) -> Found:
     losses = dict(zip(removed[1:], (score - each for each in found[1:]), strict=True))
     word_values = [losses.get(word.pieces, np.nan) for word in given.words]
     values = np.full(len(features.input_ids), np.nan, dtype=np.float32)
-    return Found(score, values, np.array(word_values, dtype=np.float32))
+    of_words = np.array(word_values, dtype=np.float32)
+    return {"score": score, "values": values, "word_values": of_words}
 
 
 def _embedded(given: ExplainedInput, ids: npt.NDArray[np.int32]) -> Tensor:
@@ -367,8 +354,8 @@ def _gradients(given: ExplainedInput, embedded: Tensor) -> tuple[Tensor, Tensor]
     return gradients, scores.detach()
 
 
-def _of_words(given: ExplainedInput, values: Tensor) -> tuple[Floats, Floats]:
+def _of_words(given: ExplainedInput, values: Tensor) -> dict[str, Floats]:
     """Values (n,) of the pieces, and their sums (w,) over each word."""
     pieces = np.asarray(values.numpy(), dtype=np.float32)
     sums = [pieces[list(word.pieces)].sum() for word in given.words]
-    return pieces, np.array(sums, dtype=np.float32)
+    return {"values": pieces, "word_values": np.array(sums, dtype=np.float32)}

@@ -1,14 +1,14 @@
 """A text or pair whose inside is shown, its pieces, and the words that they make up."""
 
 import re
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from html import escape
 from importlib.metadata import version
 from threading import get_ident
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,24 +18,19 @@ from rich.cells import cell_len
 from torch import Tensor, nn
 
 from tidybert.errors import DataError, param
-from tidybert.inference.loading import one_line
 from tidybert.modeling.attention import scaled_dot_product
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.rows import Rows
 from tidybert.reporting.drawing import Picture
 from tidybert.reporting.report_page import rendered
 from tidybert.storage.json_objects import plain_json
-from tidybert.system.terminal import printable
-from tidybert.tokenization import BertTokenizer
+from tidybert.system.terminal import ShowsFacts, printable
 from tidybert.tokenization.tokenizer import Encoding, Span
-from tidybert.tokenization.vocabulary import CONTINUATION, SOS_TOKEN
+from tidybert.tokenization.vocabulary import CONTINUATION
 
 # How a result shows itself: one line, a table in a terminal, a table in a notebook, JSON.
 
 Floats = npt.NDArray[np.float32]
-# Red, green and blue of more and of less than 0.
-_MORE: Final = "47,130,200"
-_LESS: Final = "207,101,42"
 
 
 @dataclass(frozen=True)
@@ -64,22 +59,18 @@ class Table:
 
     def html(self, *, with_title: bool = True) -> str:
         """A table element with every text escaped."""
-        title = f"<caption>{_shown(self.title)}</caption>" if with_title else ""
-        heads = "".join(f'<th scope="col">{_shown(each)}</th>' for each in self.headings)
+        title = f"<caption>{escaped(self.title)}</caption>" if with_title else ""
+        heads = "".join(f'<th scope="col">{escaped(each)}</th>' for each in self.headings)
         rows = "".join(
-            "<tr>" + "".join(f"<td>{_shown(each)}</td>" for each in row) + "</tr>"
+            "<tr>" + "".join(f"<td>{escaped(each)}</td>" for each in row) + "</tr>"
             for row in self.rows
         )
-        note = f"<p>{_shown(self.note)}</p>" if self.note else ""
+        note = f"<p>{escaped(self.note)}</p>" if self.note else ""
         return f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{note}"
 
 
-class Shown(ABC):
+class Shown(ShowsFacts):
     """The base of all results; a subclass is a dataclass."""
-
-    @abstractmethod
-    def facts(self) -> dict[str, object]:
-        """What its one line says."""
 
     @abstractmethod
     def table(self) -> Table:
@@ -111,9 +102,6 @@ class Shown(ABC):
         found: dict[str, Any] = plain_json(asdict(self))  # type: ignore[call-overload]
         return found
 
-    def __repr__(self) -> str:
-        return one_line(self, self.facts())
-
     def __str__(self) -> str:
         return str(self.table())
 
@@ -121,27 +109,13 @@ class Shown(ABC):
         return self.table().html()
 
 
-def shaded_words(words: Sequence[str], values: Floats) -> str:
-    """Words in a line, shaded by values of either sign, with each number where the pointer is.
-
-    A word whose value is NaN has no shade.
-    """
-    shades = np.nan_to_num(values)
-    shades = 0.7 * shades / max(np.abs(shades).max(initial=0), 1e-12)
-    parts = [
-        f'<span style="background:rgba({_LESS if shade < 0 else _MORE},{abs(shade):.3f})" '
-        f'title="{signed(value)}">{_shown(word)}</span>'
-        for word, shade, value in zip(words, shades.tolist(), values.tolist(), strict=True)
-    ]
-    return f"<p>{' '.join(parts)}</p>"
-
-
 def signed(value: float) -> str:
     """The number with its sign; a dash for NaN."""
     return "–" if np.isnan(value) else f"{value:+.4f}"
 
 
-def _shown(text: str) -> str:
+def escaped(text: str) -> str:
+    """A text as HTML has it, without control characters."""
     return escape(printable(text))
 
 
@@ -254,21 +228,6 @@ def place_of(word: str, text: str) -> Span:
     if not word or found is None:
         raise DataError(f"{text!r:.60} does not have the word {word!r}")
     return found.span()
-
-
-def from_its_start(tokenizer: BertTokenizer, text: str) -> Encoding:
-    """[SOS] and the pieces of a text, as a language model reads it."""
-    one = tokenizer.encode(text, add_special_tokens=False)
-    start, _ = tokenizer.vocabulary.text_bounds
-    return Encoding(
-        tokens=[SOS_TOKEN, *one.tokens],
-        input_ids=[start, *one.input_ids],
-        token_type_ids=[0, *one.token_type_ids],
-        offset_mapping=[(0, 0), *one.offset_mapping],
-        sequence_ids=[None, *one.sequence_ids],
-        truncated=False,
-        num_tokens=one.num_tokens + 1,
-    )
 
 
 # What an encoder computes for a few inputs, caught by hooks while its own forward pass runs.

@@ -3,20 +3,18 @@
 n pieces, L layers, N heads, H width, D head width.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.configuration import CausalConfig
 from tidybert.data.batching import collate
-from tidybert.errors import DataError, UsageError, WeightsError, param
+from tidybert.errors import DataError, UsageError, param
 from tidybert.explain.attention_maps import Attention
 from tidybert.explain.attributions import (
     Attributions,
@@ -24,7 +22,6 @@ from tidybert.explain.attributions import (
     attribute,
     baseline_ids,
     check_method,
-    check_task,
     find_target,
     find_word_target,
     task_features,
@@ -35,7 +32,6 @@ from tidybert.explain.explained_text import (
     attention_of,
     cosine,
     embeddings_of,
-    from_its_start,
     pieces_at,
     pieces_within,
     place_of,
@@ -52,23 +48,22 @@ from tidybert.explain.layer_states import (
     Similarities,
     WordInTexts,
     answers_of,
-    layer_number,
     nearest_pieces,
     word_vectors,
 )
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import encoding_features
-from tidybert.inference.loading import ShowsFacts, check_texts, is_finished
+from tidybert.inference.loading import OfOpened, OpenedModel, check_texts
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
-from tidybert.modeling.heads import BertForMaskedLM, CausalLM
+from tidybert.modeling.heads import BertForMaskedLM
 from tidybert.modeling.rows import pooled
 from tidybert.tokenization.tokenizer import Encoding, Span
-from tidybert.tokenization.vocabulary import MASK_TOKEN
+from tidybert.tokenization.vocabulary import MASK_TOKEN, SOS_TOKEN
 
 
-class Explainer(ShowsFacts):
+class Explainer(OfOpened):
     """Shows what happens inside a model, in float32 on the CPU.
 
     Layers and heads are counted from 1; layer 0 is the output of the embeddings.  In a text,
@@ -83,29 +78,23 @@ class Explainer(ShowsFacts):
     """
 
     def __init__(self, model: str | Path, *, allow_pickle: bool = False) -> None:
-        self._model, self._allow_pickle = str(model), allow_pickle
-        directory = ModelDirectory.open(model, allow_pickle=allow_pickle)
+        opened = self._opened = OpenedModel.of(
+            model, device="cpu", precision="float32", allow_pickle=allow_pickle
+        )
+        self._model, self._is_causal = opened.name, opened.is_causal
+        # Gradients are those of the embeddings' output alone.
+        self.model: nn.Module = opened.whole.requires_grad_(False)
         #: The fine-tuned model; None for a pre-trained one.
         self.predictor: Predictor | None = None
         #: The model with its masked-LM head; None where it has none.
         self.masked_lm: BertForMaskedLM | None = None
-        self._is_causal = isinstance(directory.config, CausalConfig)
-        found: Any
-        if self._is_causal:
-            found, _ = directory.build(CausalLM)
-        elif is_finished(directory):
-            self.predictor = Predictor(
-                model, device="cpu", precision="float32", allow_pickle=allow_pickle
-            )
-            found = self.predictor.model
-        else:
-            found, report = directory.build(BertForMaskedLM)
-            self.masked_lm = None if report.new else found
-        # Gradients are those of the embeddings' output alone.
-        self.model: nn.Module = found.eval().requires_grad_(False)
+        if opened.is_finished:
+            self.predictor = Predictor.of(opened.finished)
+        elif not opened.is_causal:
+            self.masked_lm = opened.head(BertForMaskedLM)
         self.encoder: BertModel = encoder_of(self.model)
-        self.tokenizer = directory.tokenizer
-        self.config = self.encoder.config
+        self.tokenizer = opened.tokenizer
+        self.config = opened.config
         #: Most pieces of an input.
         self.max_seq_length: int = self.config.max_position_embeddings
 
@@ -198,7 +187,7 @@ class Explainer(ShowsFacts):
         Raises WeightsError for a model without a masked-LM head, DataError for a text without
         [MASK], and UsageError for a ``top_k`` that is not 1 to the size of the vocabulary.
         """
-        model = self._masked_lm()
+        model = self._opened.with_head(BertForMaskedLM)
         if not 1 <= top_k <= self.tokenizer.vocab_size:
             raise UsageError(
                 f"{param('top_k')} is {top_k}: expected 1 to {self.tokenizer.vocab_size}"
@@ -246,10 +235,9 @@ class Explainer(ShowsFacts):
         if self.predictor is None:
             encoding = self.encode(text, text_pair)
             (features,) = encoding_features([encoding])
-            model, batch = self._masked_lm(), collate([features])
+            model, batch = self._opened.with_head(BertForMaskedLM), collate([features])
             chosen = find_word_target(model, self.tokenizer, encoding, batch, target, at)
         else:
-            check_task(self.predictor.task)
             encoding = self.tokenizer.encode(text, text_pair)
             features = task_features(self.predictor, encoding, text, text_pair)
             chosen = find_target(self.predictor, encoding, collate([features]), target, at)
@@ -257,11 +245,7 @@ class Explainer(ShowsFacts):
         baseline = baseline_ids(features, self.tokenizer)
         given = ExplainedInput(self.encoder, features, words, baseline, chosen)
         found = attribute(given, method, steps)
-        return Attributions(
-            *(text, text_pair, encoding, method, chosen.label, found.score),
-            *(found.baseline_score, found.values, found.word_values),
-            *(found.completeness_gap, found.steps),
-        )
+        return Attributions(text, text_pair, encoding, method, chosen.label, **found)
 
     # --- words and texts beside each other
 
@@ -314,8 +298,13 @@ class Explainer(ShowsFacts):
         elif layer is None and not self._is_causal:
             layer, vectors = self.config.num_hidden_layers, self._embedder.embed(texts)
         else:
-            last = self.config.num_hidden_layers
-            layer = layer_number(-1 if layer is None else layer, last)
+            last, layer = self.config.num_hidden_layers, -1 if layer is None else layer
+            if not re.fullmatch(r"-?\d{1,9}", str(layer)) or not -last - 1 <= int(layer) <= last:
+                raise UsageError(
+                    f"{param('layer')} {layer}: expected 0 (the output of the embeddings), 1 to "
+                    f"{last}, from the end -1 to -{last + 1}, or {WORDS}"
+                )
+            layer = int(layer) % (last + 1)
             encodings = [self.encode(text) for text in texts]
             with torch.inference_mode():
                 states = states_of(self.encoder, encodings)[layer]
@@ -326,28 +315,24 @@ class Explainer(ShowsFacts):
 
     @cached_property
     def _embedder(self) -> Embedder:
-        found = Embedder(
-            self._model, device="cpu", precision="float32", allow_pickle=self._allow_pickle
-        )
-        # The weights are in memory once.
-        found.encoder = self.encoder
-        return found
+        return Embedder.of(self._opened)
 
     def _encoded(self, text: str, text_pair: str | None) -> Encoding:
         if not self._is_causal:
             return self.tokenizer.encode(text, text_pair, special_tokens_in_text=True)
         if text_pair is not None:
             raise DataError("a language model reads single texts, and this is a pair")
-        return from_its_start(self.tokenizer, text)
-
-    def _masked_lm(self) -> BertForMaskedLM:
-        if self.masked_lm is None:
-            raise WeightsError(
-                f"{self._model} has no masked-LM head. Name a model that has its pre-training "
-                "heads (tidybert-small and Google's releases do, fine-tuned models and minilm do "
-                "not)"
-            )
-        return self.masked_lm
+        one = self.tokenizer.encode(text, add_special_tokens=False)
+        start, _ = self.tokenizer.vocabulary.text_bounds
+        return Encoding(
+            tokens=[SOS_TOKEN, *one.tokens],
+            input_ids=[start, *one.input_ids],
+            token_type_ids=[0, *one.token_type_ids],
+            offset_mapping=[(0, 0), *one.offset_mapping],
+            sequence_ids=[None, *one.sequence_ids],
+            truncated=False,
+            num_tokens=one.num_tokens + 1,
+        )
 
     def _word_table(self) -> Floats:
         """(V, H): the word embeddings of the tokenizer's pieces."""

@@ -233,28 +233,22 @@ def answers_of(
     tokenizer: BertTokenizer,
     top_k: int,
 ) -> list[MaskAnswers]:
-    """The answers at M masks."""
+    """The layers' answers (L + 1, M, V) at M masks; ``truths`` (n,) are the text's own ids."""
     masks = []
     for number, position in enumerate(masked):
         index = truths[position]
         truth = None if index == tokenizer.mask_token_id else index
-        layers = tuple(
-            _layer_answer(layer, each[: tokenizer.vocab_size], truth, tokenizer, top_k)
-            for layer, each in enumerate(probabilities[:, number])
-        )
+        layers = []
+        for layer, each in enumerate(probabilities[:, number, : tokenizer.vocab_size]):
+            best = np.argsort(-each, kind="stable")[:top_k]
+            words = tokenizer.convert_ids_to_tokens(best.tolist())
+            known = None if truth is None else float(each[truth])
+            rank = None if known is None else int((each > known).sum()) + 1
+            found = tuple(words), tuple(each[best].tolist())
+            layers.append(LayerAnswer(layer, *found, known, rank))
         word = None if truth is None else tokenizer.vocabulary.id_to_token(truth)
-        masks.append(MaskAnswers(position, word, layers))
+        masks.append(MaskAnswers(position, word, tuple(layers)))
     return masks
-
-
-def _layer_answer(
-    layer: int, probabilities: Floats, truth: int | None, tokenizer: BertTokenizer, top_k: int
-) -> LayerAnswer:
-    best = np.argsort(-probabilities, kind="stable")[:top_k]
-    words = tokenizer.convert_ids_to_tokens(best.tolist())
-    known = None if truth is None else float(probabilities[truth])
-    rank = None if known is None else int((probabilities > known).sum()) + 1
-    return LayerAnswer(layer, tuple(words), tuple(probabilities[best].tolist()), known, rank)
 
 
 # Words and texts as points: nearest pieces of the vocabulary, cosines, and a map by PCA.
@@ -340,10 +334,7 @@ class Similarities(Shown):
 
 
 def nearest_pieces(table: Floats, tokenizer: BertTokenizer, word: str, top_k: int) -> NearestPieces:
-    """The ``top_k`` pieces nearest to a word, from the word embeddings (V, H).
-
-    The word's own pieces and names in brackets are left out.
-    """
+    """The ``top_k`` pieces nearest to a word, from the word embeddings (V, H)."""
     if top_k < 1:
         raise UsageError(f"{param('top_k')} is {top_k}: expected at least 1")
     pieces = [word] if word in tokenizer.vocabulary else tokenizer.tokenize(word)
@@ -365,7 +356,7 @@ def nearest_pieces(table: Floats, tokenizer: BertTokenizer, word: str, top_k: in
 
 
 def word_vectors(table: Floats, tokenizer: BertTokenizer, texts: Sequence[str]) -> Floats:
-    """(m, H): the mean of the word embeddings (V, H) of each text's pieces."""
+    """(m, H): the mean of the word embeddings (V, H) of each text's pieces; DataError for none."""
     vectors = []
     for text in texts:
         ids = tokenizer.encode(text, add_special_tokens=False).input_ids
@@ -375,21 +366,10 @@ def word_vectors(table: Floats, tokenizer: BertTokenizer, texts: Sequence[str]) 
     return np.stack(vectors)
 
 
-def layer_number(layer: int | str, last: int) -> int:
-    """The number of a layer, from 0; UsageError for one that the model lacks."""
-    if not re.fullmatch(r"-?\d{1,9}", str(layer)) or not -last - 1 <= int(layer) <= last:
-        raise UsageError(
-            f"{param('layer')} {layer}: expected 0 (the output of the embeddings), 1 to "
-            f"{last}, from the end -1 to -{last + 1}, or {WORDS}"
-        )
-    return int(layer) % (last + 1)
-
-
 def principal_components(vectors: Floats) -> Floats:
     """(m, 2): vectors (m, d) on their first two principal components, centred on 0.
 
     The largest value of each column is positive, so that the map does not depend on the machine.
-    A column is 0 where the vectors differ in fewer directions.
     """
     centred = np.asarray(vectors, dtype=np.float64)
     centred = centred - centred.mean(axis=0)

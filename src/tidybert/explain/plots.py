@@ -50,18 +50,14 @@ def matrix(values: npt.NDArray[Any], labels: Sequence[str], title: str) -> Pictu
         for column, (label, value) in enumerate(zip(labels, each, strict=True))
     ]
     width, height = table.size
-    scale = _scale(table.corner[0], height + 6)
-    return _picture(title, said, max(width, 300), height + 40, table.lines(), *cells, scale)
-
-
-def _scale(left: float, top: float) -> Markup:
-    """What the shades of a matrix mean."""
     box = '<rect x="{}" y="{}" width="28" height="10" class="right" fill-opacity="{}"/>'
-    drawn = []
-    for at, value in enumerate((0, 0.25, 0.5, 0.75, 1)):
-        x = left + 28 * at
-        drawn += [element(box, x, top, value), text(f"{value}", x + 14, top + 24, "tick", "middle")]
-    return Markup().join(drawn)
+    for at, shade in enumerate((0, 0.25, 0.5, 0.75, 1)):
+        x = table.corner[0] + 28 * at
+        cells += [
+            element(box, x, height + 6, shade),
+            text(f"{shade}", x + 14, height + 30, "tick", "middle"),
+        ]
+    return _picture(title, said, max(width, 300), height + 40, table.lines(), *cells)
 
 
 def grid(values: npt.NDArray[Any], title: str) -> Picture:
@@ -76,20 +72,16 @@ def grid(values: npt.NDArray[Any], title: str) -> Picture:
         y = top + step * row
         drawn.append(text(f"{row + 1}", left - 8, y + _SMALL_SIDE / 2 + 4, "tick", "end"))
         for column in range(columns):
-            scaled = _coarse(values[row, column] / values[row, column].max())
+            one = values[row, column] / values[row, column].max()
+            # At most 128 rows: the largest value of each block.
+            block = -(-len(one) // 128)
+            padded = np.pad(one, (0, -len(one) % block))
+            scaled = padded.reshape(len(padded) // block, block, -1, block).max((1, 3))
             place = left + step * column, y, _SMALL_SIDE, _SMALL_SIDE
             box = '<rect x="{}" y="{}" width="{}" height="{}" class="grid"/>'
             drawn += [shades(scaled, *place), element(box, *place)]
     said = "A small matrix for each head, whose rows are the tokens that look at the columns."
     return _picture(title, said, left + step * columns + 8, top + step * rows, *drawn)
-
-
-def _coarse(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A matrix (n, n) of at most 128 rows: the largest value of each block."""
-    block = -(-len(values) // 128)
-    padded = np.pad(values, (0, -len(values) % block))
-    blocks = padded.reshape(len(padded) // block, block, -1, block)
-    return np.asarray(blocks.max((1, 3)))
 
 
 def bars(labels: Sequence[str], values: npt.NDArray[Any], title: str) -> Picture:

@@ -16,8 +16,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, text_features
 from tidybert.errors import LINE, DataError, UsageError, param
@@ -26,7 +24,7 @@ from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.training_examples import TrainingExamples
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import run_batches
-from tidybert.inference.loading import fitting_length, is_finished
+from tidybert.inference.loading import OpenedModel, fitting_length
 from tidybert.inference.predictor import CrossEncoder, Predictor
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import reorder_labels
@@ -79,23 +77,16 @@ def taught_by(
     """
     assert job.teacher is not None
     asked = [*examples.train, *examples.unlabelled]
-    directory = ModelDirectory.open(job.teacher, allow_pickle=job.allow_pickle)
-    metadata = directory.metadata
-    if is_finished(directory) and (metadata is None or metadata.task != task.name):
-        return _scores(job, asked, len(examples.train))
-    return _vectors(job, directory, asked)
+    opened = OpenedModel(job.teacher, device=job.device, allow_pickle=job.allow_pickle)
+    metadata = opened.directory.metadata
+    if opened.is_finished and (metadata is None or metadata.task != task.name):
+        return _scores(opened, asked, len(examples.train))
+    return _vectors(opened, asked, job.length)
 
 
-def _vectors(
-    job: FinetuningJob,
-    directory: ModelDirectory,
-    examples: Sequence[VectorExample],
-) -> Taught:
+def _vectors(opened: OpenedModel, examples: Sequence[VectorExample], max_seq_length: int) -> Taught:
     """A vector of length 1 for each text; of an example with several, the first is a query."""
-    assert job.teacher is not None
-    given: Any = {"device": job.device, "allow_pickle": job.allow_pickle}
-    embedder = Embedder(job.teacher, normalize=True, **given)
-    form = read_sentence_form(directory)
+    embedder, form = Embedder.of(opened, normalize=True), opened.form
     query, document = (
         form.prompt(name=name) for name in (form.query_prompt_name, form.document_prompt_name)
     )
@@ -105,7 +96,7 @@ def _vectors(
         prompts[0] = query if len(one.texts) > 1 else document
         asked.append([prompt + text for prompt, text in zip(prompts, one.texts, strict=True)])
     number_of = _numbers([text for each in asked for text in each])
-    length = min(job.length, embedder.max_seq_length)
+    length = min(max_seq_length, embedder.max_seq_length)
     features = text_features(embedder.tokenizer, [*number_of], None, length)
     found = embedder.vectors(features)
     remark = _cut_remark(sum(one.truncated for one in features), "text", length)
@@ -115,20 +106,19 @@ def _vectors(
         of_vectors,
         hashlib.sha256(json.dumps([embedder.fingerprint, settings]).encode()).hexdigest(),
         embedder.encoder.config.num_hidden_layers,
-        {} if directory.metadata is None else directory.metadata.metrics,
+        {} if opened.directory.metadata is None else opened.directory.metadata.metrics,
         remark,
     )
 
 
-def _scores(job: FinetuningJob, examples: Sequence[VectorExample], num_labelled: int) -> Taught:
+def _scores(opened: OpenedModel, examples: Sequence[VectorExample], num_labelled: int) -> Taught:
     """(n - 1, 1) scores of an example's first text with each of its n - 1 others."""
-    assert job.teacher is not None
-    encoder = CrossEncoder.open(job.teacher, device=job.device, allow_pickle=job.allow_pickle)
+    encoder = CrossEncoder(Predictor.of(opened.finished), opened.name)
     for number, one in enumerate(examples):
         if len(one.texts) == 1:
             part = param("train" if number < num_labelled else "unlabelled")
             raise DataError(
-                f"{param('teacher', job.teacher)} scores pairs of texts, and {LINE} {one.row} of "
+                f"{param('teacher', opened.name)} scores pairs of texts, and {LINE} {one.row} of "
                 f"{part} has a single text: give pairs, or name a MODEL whose vectors are learned"
             )
     pairs = [[(one.texts[0], other) for other in one.texts[1:]] for one in examples]

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Generic, overload
 import msgspec
 from torch import Tensor, nn
 
-from tidybert.catalog import find_model
 from tidybert.checkpoints.example_kinds import KINDS, name_of
-from tidybert.checkpoints.metadata import ModelMetadata, restored_values, stored_values
+from tidybert.checkpoints.metadata import ModelMetadata, stored_values
 from tidybert.checkpoints.model_directory import save_model_directory, write_model
 from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, TrainingError, UsageError, param
 from tidybert.inference.forward import as_trained
-from tidybert.inference.loading import ShowsFacts, load_finished
+from tidybert.inference.loading import Finished, OpenedModel
 from tidybert.inference.measurement import measure
 from tidybert.inference.predictor import AnswerList, Predictor
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
@@ -26,6 +25,7 @@ from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.storage.opening import present
 from tidybert.storage.own_files import make_directory
+from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
@@ -145,21 +145,18 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
 
         Its result has no more than the metrics.  Raises what ``Predictor`` raises.
         """
-        task, model, tokenizer, metadata = load_finished(run)
-        config: Any = model.config
-        file = find_model(run) / ARGUMENTS_FILE
+        opened = OpenedModel(run, device="cpu", precision=None)
+        found, metadata = opened.finished, opened.finished.metadata
+        file = opened.directory.path / ARGUMENTS_FILE
         return FinetunedModel(
-            task,
-            model,
-            tokenizer,
-            config,
+            found.task,
+            found.model,
+            found.tokenizer,
+            opened.config,
             metadata.max_seq_length,
             TrainingResult(0, 0, dict(metadata.metrics), 0.0, 0, 0),
             inputs=name_of(metadata.inputs),
-            made_from=RunOrigin(
-                reading=metadata.reading,
-                label_values=restored_values(task.names, metadata.label_values),
-            ),
+            made_from=RunOrigin(reading=metadata.reading, label_values=found.label_values),
             arguments=read_json_object(file) if present(file, error=ConfigError) else {},
             run=Path(run),
         )
@@ -189,17 +186,18 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         device = next(self.model.parameters()).device
         metadata = self.metadata
         values = self.made_from.label_values if metadata.label_values else {}
-        made: Predictor[Answer] = Predictor.of_model(
-            str(self.run or self),
-            self.task,
-            self.model,
-            self.tokenizer,
-            metadata,
-            as_trained(self.arguments.get("precision", "float32"), device),
-            values,
+        return Predictor.of(
+            Finished(
+                str(self.run or self),
+                self.task,
+                self.model,
+                self.tokenizer,
+                metadata,
+                as_trained(self.arguments.get("precision", "float32"), device),
+                values,
+                self.run,
+            )
         )
-        made.directory = self.run
-        return made
 
     @overload
     def predict(self, texts: str, text_pairs: Any = None, *, progress: bool = ...) -> Answer: ...

@@ -18,24 +18,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import POOLINGS, Pooling
-from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
 from tidybert.files.rows import as_list
-from tidybert.inference.forward import (
-    encoding_features,
-    prepare_precision,
-    run_batches,
-)
+from tidybert.inference.forward import encoding_features, run_batches
 from tidybert.inference.loading import (
-    ShowsFacts,
+    OfOpened,
+    OpenedModel,
     check_texts,
     fitting_length,
-    load,
     model_fingerprint,
-    to_device,
 )
 from tidybert.inference.options import AnswerPrecision
 from tidybert.modeling.attention import PLAIN_PASS, PassOptions
@@ -62,7 +55,7 @@ class TokenVectors:
     vectors: npt.NDArray[np.float32]
 
 
-class Embedder(ShowsFacts):
+class Embedder(OfOpened):
     """An encoder that turns texts into vectors, with the weights as they are.
 
     In a directory of sentence-transformers, its modules say how vectors are made unless an argument
@@ -110,18 +103,24 @@ class Embedder(ShowsFacts):
         precision: AnswerPrecision = "auto",
         allow_pickle: bool = False,
     ) -> None:
-        form = read_sentence_form(ModelDirectory.open(model, allow_pickle=allow_pickle))
+        opened = OpenedModel.of(
+            model, device=device, precision=precision, allow_pickle=allow_pickle
+        )
+        form = opened.form
         self.pooling: str = form.pooling if pooling is None else pooling
         _check_choice(param("pooling"), self.pooling, POOLINGS)
         _check_choice(param("combine"), combine, COMBINATIONS)
         self.combine = combine
         self.normalize = form.normalize if normalize is None else normalize
-        self.encoder, self.tokenizer = load(model, allow_pickle=allow_pickle)
-        config = self.encoder.config
+        self.encoder, self.tokenizer = opened.encoder, opened.tokenizer
+        #: ``precision``: float32, bfloat16, float16 or int8.
+        self.device, self.precision = opened.device, opened.precision
+        config = opened.config
         self.layers = find_layers(layers, config.num_hidden_layers)
         if form.dense and self.layers != (config.num_hidden_layers,):
             raise UsageError(
-                f"{param('layers', layers)}: the Dense module of {model} reads the last layer alone"
+                f"{param('layers', layers)}: the Dense module of {opened.name} reads the last "
+                "layer alone"
             )
         positions = fitting_length(config, max_seq_length)
         limit = form.max_seq_length if max_seq_length is None else None
@@ -144,12 +143,9 @@ class Embedder(ShowsFacts):
         # sentence-transformers scales by its module before it cuts, and on request after it.
         self._scaled_before = form.normalize and normalize is not False
         self._scaled_after = normalize is True
-        self.device = to_device(self.encoder, device)
         self.dense.to(self.device)
-        #: float32, bfloat16, float16 or int8.
-        self.precision = prepare_precision(precision, self.encoder, model, self.device)
         self._has_warned = False
-        self._model = str(model)
+        self._model = opened.name
 
     def facts(self) -> dict[str, object]:
         return {

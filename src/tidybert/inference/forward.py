@@ -6,7 +6,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain, islice
 from pathlib import Path
 from threading import Condition, Thread
@@ -22,8 +22,6 @@ from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DeviceMemoryError, UsageError, WeightsError, param
 from tidybert.inference.options import AnswerPrecision
-from tidybert.modeling.architectures import encoder_of
-from tidybert.modeling.kernels.answer_layers import plan_answers, use_int8
 from tidybert.modeling.kernels.threads import map_on_threads, num_threads
 from tidybert.modeling.kernels.transfer import Fetched
 from tidybert.storage.json_objects import read_json_object
@@ -43,11 +41,7 @@ _MOST_AHEAD: Final = 1024
 class Arrivals(Iterator[T]):
     """The items of an iterable, in order, which a thread reads ahead inside a ``with`` block.
 
-    Raises an error of the iterable after the items that came before it.
-
-    Args:
-        items: used only in the thread.
-        most_ahead: how many items may wait to be taken.
+    ``most_ahead`` items wait to be taken; an error comes after the items before it.
     """
 
     def __init__(self, items: Iterable[T], most_ahead: int = _MOST_AHEAD) -> None:
@@ -89,7 +83,9 @@ class Arrivals(Iterator[T]):
         try:
             for item in self._items:
                 with self._changed:
-                    self._changed.wait_for(self._has_room)
+                    self._changed.wait_for(
+                        lambda: self._is_left or len(self._waiting) < self._most_ahead
+                    )
                     if self._is_left:
                         return
                     self._waiting.append(item)
@@ -100,9 +96,6 @@ class Arrivals(Iterator[T]):
             with self._changed:
                 self.has_ended = True
                 self._changed.notify_all()
-
-    def _has_room(self) -> bool:
-        return self._is_left or len(self._waiting) < self._most_ahead
 
 
 @contextmanager
@@ -128,39 +121,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 ANSWER_PRECISIONS: Final = get_args(AnswerPrecision)
 
 
-def prepare_precision(
-    precision: str, network: nn.Module, model: str | Path, device: torch.device
-) -> str:
-    """What ``choose_precision`` gives, with the network of MODEL made ready for it.
-
-    On a CPU its encoder plans its passes over few rows.  For int8 it replaces the encoder's layers,
-    in place.  Where a processor has no 8-bit products,
-    or the weights do not fit into them, the answers are float32, which a warning in the log says:
-    they are exact, and only slower.  Raises UsageError also for int8 of a language model.
-    """
-    chosen = choose_precision(precision, model, device)
-    if device.type == "cpu":
-        plan_answers(network)
-    if chosen != "int8":
-        return chosen
-    if encoder_of(network).is_causal:
-        raise UsageError(
-            f"{param('precision', 'int8')} is for a BERT, and {model} is a language model: use "
-            "float32"
-        )
-    obstacle = use_int8(network)
-    if obstacle is None:
-        return chosen
-    _LOGGER.warning(f"precision: float32 in place of int8, because {obstacle}")
-    return "float32"
-
-
 def choose_precision(precision: str, model: str | Path, device: torch.device) -> str:
-    """float32, bfloat16, float16 or int8, for a MODEL on a device.
-
-    auto is bfloat16 on CUDA if the MODEL was trained in it, as its arguments.json says, and float32
-    elsewhere.  Raises UsageError for another name, and for a precision that the device lacks.
-    """
+    """float32, bfloat16, float16 or int8, for a MODEL on a device; UsageError for one it lacks."""
     if precision not in ANSWER_PRECISIONS:
         raise UsageError(
             f"{param('precision', precision)}: expected one of {', '.join(ANSWER_PRECISIONS)}"
@@ -179,7 +141,14 @@ def choose_precision(precision: str, model: str | Path, device: torch.device) ->
         is_mixed(precision, device)
     if precision != "auto":
         return precision
-    was_mixed = _was_trained_in_bfloat16(find_model(model))
+    was_mixed = False
+    with suppress(ConfigError, OSError):
+        arguments = read_json_object(find_model(model) / ARGUMENTS_FILE)
+        record, trained_in = arguments.get(RECORD), arguments.get("precision")
+        trained_on = str(record.get("device")) if isinstance(record, dict) else ""
+        was_mixed = trained_in == "bfloat16" or (
+            trained_in == "auto" and trained_on.startswith("cuda")
+        )
     found = as_trained("auto" if was_mixed else "float32", device)
     known = "" if was_mixed else " not known to be"
     why = f"the device is {device} and training was{known} in bfloat16"
@@ -225,17 +194,6 @@ def answering_in(precision: str, device: torch.device) -> Iterator[None]:
             products.fp32_precision = before
 
 
-def _was_trained_in_bfloat16(directory: Path) -> bool:
-    try:
-        arguments = read_json_object(directory / ARGUMENTS_FILE)
-    except (ConfigError, OSError):
-        return False
-    record = arguments.get(RECORD)
-    device = record.get("device") if isinstance(record, dict) else None
-    precision = arguments.get("precision")
-    return precision == "bfloat16" or (precision == "auto" and str(device).startswith("cuda"))
-
-
 # Tokens at once, by device.  A CPU's threads have a batch each, and larger ones take more memory
 # and no less time; a GPU needs many more to have work for all its parts.
 _TOKENS_PER_BATCH: Final = {"cpu": 1024, "cuda": 32_768}
@@ -256,12 +214,7 @@ def run_features(
     *,
     precision: str = "float32",
 ) -> list[npt.NDArray[np.float32]]:
-    """The task's outputs of each of the features, float32, a row for each of its units.
-
-    ``tokens_per_batch`` bounds memory; without it the device decides.  ``precision`` is what
-    ``choose_precision`` gives.  The model must be in evaluation mode.  Calls ``advance`` with the
-    number of features done.
-    """
+    """The task's outputs of each of the features: ``run_batches`` with a row for each unit."""
     return run_batches(
         lambda batch: task.outputs(model, batch),
         features,
@@ -286,10 +239,11 @@ def run_batches(
     """The rows of ``outputs`` that belong to each of the features, ``num_rows`` of them.
 
     On a CPU several threads call ``outputs``, each with its own batch.  A GPU has its next batch
-    before the program waits for the answers to the one before.  Halves a batch that does
-    not fit into the device's memory.  Raises DeviceMemoryError if one of the features alone does
-    not fit, and WeightsError for outputs that are not finite.  Calls ``advance`` with the number of
-    features done.
+    before the program waits for the answers to the one before.  Halves a batch that does not fit
+    into the device's memory; without ``tokens_per_batch`` the device decides how large one is.
+
+    Raises DeviceMemoryError if one of the features alone does not fit, and WeightsError for outputs
+    that are not finite.
     """
 
     def launch(chosen: Indices) -> list[tuple[Indices, Fetched]]:
@@ -311,7 +265,12 @@ def run_batches(
     most = tokens_per_batch or _TOKENS_PER_BATCH.get(device.type, _TOKENS_PER_BATCH["cpu"])
     lengths = [len(one.input_ids) for one in features]
     if device.type == "cpu":
-        batches = cut_by_tokens(lengths, min(most, _share_of_a_thread(lengths, most)))
+        # All threads have equally many batches.  One ends before a sequence that does not fit: too
+        # early by up to the longest one.
+        threads = num_threads()
+        num_batches = max(1, threads * math.ceil(sum(lengths) / (threads * most)))
+        share = math.ceil(sum(lengths) / num_batches) + max(lengths, default=0)
+        batches = cut_by_tokens(lengths, min(most, max(_FEWEST_TOKENS, share)))
         launched = map_on_threads(launch, batches)
     else:
         launched = _one_ahead(map(launch, cut_by_tokens(lengths, most)))
@@ -347,22 +306,10 @@ def _one_ahead(pieces: Iterator[T]) -> Iterator[T]:
         yield before
 
 
-def _share_of_a_thread(lengths: Sequence[int], most: int) -> int:
-    """Tokens a batch, so that all threads have equally many batches of at most ``most`` each."""
-    tokens, threads = sum(lengths), num_threads()
-    batches = threads * math.ceil(tokens / (threads * most))
-    # A batch ends before a sequence that does not fit: too early by up to the longest one.
-    return max(_FEWEST_TOKENS, math.ceil(tokens / max(batches, 1)) + max(lengths, default=0))
-
-
 def in_chunks(
     examples: Iterable[T], *, first: int = 1, largest: int = LARGEST_CHUNK
 ) -> Iterator[list[T]]:
-    """A stream in lists: the first of ``first``, so that its answers come at once.
-
-    Each next one is twice as long, up to ``largest``.  Of Arrivals, a list is shorter if no
-    more have come.
-    """
+    """A stream in lists of ``first``, twice as many, and so on; fewer of Arrivals that wait."""
     left, size = iter(examples), first
     while chunk := left.take(size) if isinstance(left, Arrivals) else list(islice(left, size)):
         yield chunk

@@ -29,14 +29,10 @@ _QUERIES_AT_ONCE: Final = 256
 
 @dataclass(frozen=True)
 class MiningOptions:
-    """Which texts are hard negatives.
+    """Which texts are hard negatives: at most ``num_negatives`` of a query, the nearest first.
 
-    Args:
-        num_negatives: at most so many of each query, the nearest first.
-        first_rank, last_rank: of the texts that do not belong to a query, from 1.
-        margin: how far a cosine must be below the positive's, as a share of it.
-
-    Raises UsageError for a value that selects nothing.
+    Ranks are those among the texts that do not belong to it, from 1; ``margin`` is how far a cosine
+    must be below the positive's, as a share of it.
     """
 
     num_negatives: int = 4
@@ -58,25 +54,12 @@ class MiningOptions:
             )
 
 
-@dataclass(frozen=True)
-class Mined:
-    """What was written, and how many queries have fewer negatives than asked for, or none."""
-
-    written: Written
-    num_short: int
-    num_without: int
-
-
 class HardNegatives:
-    """Finds the negatives of queries among texts.
+    """Finds the negatives of queries among two texts or more.
 
-    Args:
-        embedder: scales vectors to length 1.
-        query_prompt: put before each query; ``embedder`` has that of the texts.
-        texts: at least two different ones.
-        pairs: all queries with what belongs to them, read once.
-
-    Raises DataError for fewer texts.
+    ``embedder`` scales vectors to length 1 and has the prompt of the texts; ``pairs`` are all
+    queries with what belongs to them, and are read once.  ``num_short`` queries have fewer
+    negatives than asked for, and ``num_without`` have none.
     """
 
     def __init__(
@@ -105,7 +88,7 @@ class HardNegatives:
         *,
         resume: bool = False,
         advance: Callable[[int], None] = lambda num_done: None,
-    ) -> Mined:
+    ) -> Written:
         """Write a JSON line a pair, with anchor, positive and negatives, whole or not at all."""
         settings = {
             "model": self.embedder.fingerprint,
@@ -129,8 +112,7 @@ class HardNegatives:
                 ]  # fmt: skip
                 yield "".join(lines).encode(), chunk, 0
 
-        written = grow_file(target, settings, pairs, pieces, LINES, resume=resume, advance=advance)
-        return Mined(written, self.num_short, self.num_without)
+        return grow_file(target, settings, pairs, pieces, LINES, resume=resume, advance=advance)
 
     def of(self, pairs: Sequence[VectorExample]) -> list[list[str]]:
         """The negatives of each pair's first text, the nearest first."""

@@ -11,25 +11,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features, sequence
-from tidybert.errors import LINE, DataError, UsageError, WeightsError, param
+from tidybert.errors import DataError, UsageError, WeightsError, param
 from tidybert.files.text_examples import TextExample
-from tidybert.inference.forward import (
-    answering_in,
-    in_chunks,
-    prepare_precision,
-    run_batches,
-)
-from tidybert.inference.loading import (
-    ShowsPretraining,
-    check_texts,
-    fitting_length,
-    load_with_head,
-    to_device,
-)
+from tidybert.inference.forward import answering_in, run_batches
+from tidybert.inference.loading import OfPretraining, OpenedModel, check_texts, single_texts
 from tidybert.inference.options import AnswerPrecision
 from tidybert.modeling.architectures import CausalModel, KeyValueCache
 from tidybert.modeling.heads import BertForMaskedLM, CausalLM
@@ -51,7 +38,7 @@ _ROWS: Final = 256
 Ids = npt.NDArray[np.int32]
 
 
-class TextScorer(ShowsPretraining):
+class TextScorer(OfPretraining):
     """A language model, or a BERT with its masked-LM head, that says how likely texts are.
 
     Args:
@@ -72,19 +59,17 @@ class TextScorer(ShowsPretraining):
         precision: str = "auto",
         allow_pickle: bool = False,
     ) -> None:
-        self.is_causal = isinstance(ModelDirectory.open(model).config, CausalConfig)
+        opened = OpenedModel.of(
+            model, device=device, precision=precision, allow_pickle=allow_pickle
+        )
+        self.is_causal = opened.is_causal
         build: Any = CausalLM if self.is_causal else BertForMaskedLM
-        head = "output layer" if self.is_causal else "masked-LM head"
-        loaded: tuple[Any, Any] = load_with_head(build, model, head=head, allow_pickle=allow_pickle)
-        self.model, self.tokenizer = loaded
+        self.model = opened.with_head(build)
+        self._take(opened)
         #: The key of an answer's figure.
         self.measure = "perplexity" if self.is_causal else "pseudo_perplexity"
         if self.is_causal:
             self.start_id, self.end_id = self.tokenizer.vocabulary.text_bounds
-        self.device = to_device(self.model, device)
-        self.precision = prepare_precision(precision, self.model, model, self.device)
-        self.max_seq_length = fitting_length(self.model.config, None)
-        self._note(model, self.model.config)
 
     def score(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """One answer a text, in order: {"text", "tokens", "perplexity", "num_tokens"}.
@@ -101,15 +86,8 @@ class TextScorer(ShowsPretraining):
 
     def score_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
         """The same answers for examples, in constant memory; DataError for a pair of texts."""
-        for chunk in in_chunks(examples, largest=_CHUNK):
-            for one in chunk:
-                if one.text_pair is not None:
-                    raise DataError(
-                        f"{LINE} {one.row}: a pair of texts, and this reads single texts: name "
-                        f"their column with {param('text')}"
-                    )
-            names = [f"{LINE} {one.row}" for one in chunk]
-            yield from self._score([one.text for one in chunk], names)
+        for texts, names in single_texts(examples, _CHUNK):
+            yield from self._score(texts, names)
 
     def _score(self, texts: Sequence[str], names: Sequence[str]) -> list[dict[str, Any]]:
         found = self.tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -264,7 +242,7 @@ class Sampling:
         return int(order[min(int(place), len(kept) - 1)])
 
 
-class TextGenerator(ShowsPretraining):
+class TextGenerator(OfPretraining):
     """A language model of ``tidybert train-lm`` that goes on with a text.
 
     Args:
@@ -278,12 +256,10 @@ class TextGenerator(ShowsPretraining):
     def __init__(
         self, model: str | Path, *, device: str = "auto", precision: AnswerPrecision = "auto"
     ) -> None:
-        self.model, self.tokenizer = load_with_head(CausalLM, model, head="output layer")
+        opened = OpenedModel.of(model, device=device, precision=precision)
+        self.model = opened.with_head(CausalLM)
+        self._take(opened)
         self.start_id, self.end_id = self.tokenizer.vocabulary.text_bounds
-        self.device = to_device(self.model, device)
-        self.precision = prepare_precision(precision, self.model, model, self.device)
-        self.max_seq_length = fitting_length(self.model.config, None)
-        self._note(model, self.model.config)
 
     def generate(
         self,

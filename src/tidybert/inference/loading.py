@@ -1,24 +1,26 @@
-"""From the name of a MODEL to a model ready for use, and checks of what it is given."""
+"""A MODEL or a RUN, opened to answer: the only place that opens one for that."""
 
 import hashlib
 import json
 import logging
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import torch
 from torch import nn
 
-from tidybert.catalog import find_model
-from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.metadata import ModelMetadata, restored_values
 from tidybert.checkpoints.model_directory import Model, ModelDirectory
+from tidybert.checkpoints.sentence_form import SentenceForm
+from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.checkpoints.weights import huggingface_names
-from tidybert.configuration import BertConfig
+from tidybert.configuration import BertConfig, CausalConfig
 from tidybert.errors import (
+    LINE,
     ConfigError,
     DataError,
     TidyBertError,
@@ -26,75 +28,250 @@ from tidybert.errors import (
     WeightsError,
     param,
 )
+from tidybert.files.text_examples import TextExample
+from tidybert.inference.forward import choose_precision, in_chunks
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
+from tidybert.modeling.heads import (
+    BertForMaskedLM,
+    BertForNextSentencePrediction,
+    BertForPreTraining,
+    CausalLM,
+)
+from tidybert.modeling.kernels.answer_layers import plan_answers, use_int8
 from tidybert.options import check_type
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
-from tidybert.system.terminal import printable
+from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.registry import foreign_metadata, task_for
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 
-# How an object that answers shows itself: one line, or a table in a notebook.
-
-
-class ShowsFacts(ABC):
-    """An object that Python shows by its ``facts`` on one line, and a notebook as a table."""
-
-    @abstractmethod
-    def facts(self) -> Mapping[str, object]:
-        """The model, the data that trained it and its metrics, by name."""
-
-    def __repr__(self) -> str:
-        return one_line(self, self.facts())
-
-    def _repr_html_(self) -> str:
-        return html_table(self, self.facts())
-
-
-class ShowsPretraining(ShowsFacts):
-    """The same for a model with the head of its pre-training."""
-
-    device: torch.device
-    precision: str
-    max_seq_length: int
-
-    def _note(self, model: str | Path, config: Any) -> None:
-        """Keep the name of the MODEL, its size and the metrics of its RUN, for ``facts``."""
-        self._name, self._config = str(model), config
-        metadata = ModelMetadata.read(find_model(model))
-        self._metrics = {} if metadata is None else metadata.metrics
-
-    def facts(self) -> dict[str, object]:
-        return {
-            "model": self._name,
-            "layers": self._config.num_hidden_layers,
-            "hidden_size": self._config.hidden_size,
-            "max_seq_length": self.max_seq_length,
-            "device": str(self.device),
-            "precision": self.precision,
-            **{k: round(v, 4) for k, v in self._metrics.items() if isinstance(v, float)},
-        }
-
-
-def one_line(shown: object, facts: Mapping[str, object]) -> str:
-    """Predictor(run='tickets', task='classify', …), without control characters."""
-    parts = ", ".join(f"{name}={value!r}" for name, value in facts.items())
-    return printable(f"{type(shown).__name__}({parts})")
-
-
-def html_table(shown: object, facts: Mapping[str, object]) -> str:
-    """A table of two columns, with every text escaped."""
-    rows = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(printable(str(value)))}</td></tr>"
-        for name, value in facts.items()
-    )
-    return f"<table><caption>{type(shown).__name__}</caption>{rows}</table>"
-
-
 _LOGGER: Final = logging.getLogger(__name__)
 PRETRAINING: Final = "pretrain"
 """The task of a RUN that pre-training wrote."""
+# Parts that several networks of the same weights have, in their encoder and beside it.
+_OF_ENCODER: Final = ("embeddings", "encoder", "pooler")
+_OF_NETWORK: Final = ("mlm", "nsp")
+_HEADS: Final[dict[type[nn.Module], str]] = {
+    BertForMaskedLM: "masked-LM head",
+    BertForNextSentencePrediction: "next-sentence head",
+    CausalLM: "output layer",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """A fine-tuned model with all that its answers follow from; in memory without a directory."""
+
+    name: str
+    task: AnyTask
+    model: nn.Module
+    tokenizer: BertTokenizer
+    metadata: ModelMetadata
+    precision: str
+    label_values: Mapping[str, Any]
+    directory: Path | None
+
+
+class OpenedModel:
+    """A MODEL or a RUN, whose weights are read when a network with them is asked for.
+
+    All networks are in evaluation mode and share the parts that they have in common.  The arguments
+    are those of ``Predictor``; the precision None leaves networks as they are read, to be trained.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        device: str = "auto",
+        precision: str | None = "auto",
+        allow_pickle: bool = False,
+    ) -> None:
+        self.name = str(model)
+        self.directory = ModelDirectory.open(model, allow_pickle=allow_pickle)
+        self.config: BertConfig = self.directory.config
+        #: Whether it is a language model, which reads from left to right.
+        self.is_causal = isinstance(self.config, CausalConfig)
+        self.device = choose_device(device)
+        self._is_plain = precision is None
+        #: float32, bfloat16, float16 or int8.
+        self.precision = choose_precision(precision or "float32", model, self.device)
+        self._parts: dict[str, nn.Module] = {}
+        self._networks: dict[Any, tuple[Any, tuple[str, ...]]] = {}
+
+    @classmethod
+    def of(cls, model: "str | Path | OpenedModel", **given: Any) -> "OpenedModel":
+        """The model itself where it is open, else opened as ``given`` says."""
+        return model if isinstance(model, OpenedModel) else cls(model, **given)
+
+    def in_float32(self) -> "OpenedModel":
+        """The same model in float32 on the CPU; shares the weights that are in memory so."""
+        allow_pickle = self.directory.allow_pickle
+        other = OpenedModel(self.name, device="cpu", precision="float32", allow_pickle=allow_pickle)
+        # An int8 encoder has given its float32 weights back.
+        if self.device.type == "cpu" and self.precision != "int8":
+            other._parts = self._parts
+        return other
+
+    @property
+    def tokenizer(self) -> BertTokenizer:
+        return self.directory.tokenizer
+
+    @cached_property
+    def form(self) -> SentenceForm:
+        """How it makes vectors of texts; raises what ``read_sentence_form`` raises."""
+        return read_sentence_form(self.directory)
+
+    @cached_property
+    def is_finished(self) -> bool:
+        """Whether it has a head that predicts, from ``finetune`` or from another program."""
+        directory = self.directory
+        if self.is_causal:
+            return False
+        if directory.metadata is not None:
+            return directory.metadata.task != PRETRAINING
+        try:
+            positions = self.config.max_position_embeddings
+            return foreign_metadata(directory.head, positions) is not None
+        except TidyBertError:
+            return False
+
+    @cached_property
+    def finished(self) -> Finished:
+        """The model with the head that predicts; raises WeightsError where it has none."""
+        directory = self.directory
+        metadata = read_finished(directory)
+        task = task_for(metadata)
+        network, lacking = self.network(task.build_model)
+        if lacking:
+            raise WeightsError(
+                f"{directory} has no {', '.join(lacking)}: it is not a fine-tuned model. Fine-tune "
+                f"it with tidybert finetune {task.name}"
+            )
+        values = restored_values(task.names, metadata.label_values)
+        precision, path = self.precision, directory.path
+        return Finished(self.name, task, network, self.tokenizer, metadata, precision, values, path)
+
+    @cached_property
+    def encoder(self) -> BertModel:
+        """The encoder of a BERT, with its pooler if the weights have one."""
+        encoder, lacking = self.network(BertModel)
+        if lacking:
+            encoder.pooler = None
+        return encoder
+
+    @property
+    def whole(self) -> nn.Module:
+        """The network with the heads of its training: those that the weights lack are random."""
+        if self.is_causal:
+            return self.network(CausalLM)[0]
+        return self.finished.model if self.is_finished else self.network(BertForPreTraining)[0]
+
+    def head(self, build: Callable[[BertConfig], Model]) -> Model | None:
+        """The network that ``build`` makes; None where the weights lack a part of it."""
+        network, lacking = self.network(build)
+        return None if lacking else network
+
+    def with_head(self, build: type[Model]) -> Model:
+        """The same, or WeightsError."""
+        network, lacking = self.network(build)
+        if lacking:
+            theirs = [name for ours in lacking for name in huggingface_names(ours, self.config)]
+            raise WeightsError(
+                f"{self.directory} has no {_HEADS[build]}: its weights lack {', '.join(theirs)}. "
+                "Name a model that has its pre-training heads (tidybert-small and Google's "
+                "releases do, fine-tuned models and minilm do not), or pre-train one"
+            )
+        return network
+
+    def network(self, build: Callable[[BertConfig], Model]) -> tuple[Model, tuple[str, ...]]:
+        """``build(config)`` with these weights, once, and the names of those that they lack."""
+        if build in self._networks:
+            return self._networks[build]
+        known: list[tuple[nn.Module, str]] = []
+
+        def with_gaps(config: BertConfig) -> Model:
+            network = build(config)
+            known.extend(each for each in _parts_of(network) if each[1] in self._parts)
+            for owner, name in known:
+                owner.register_module(name, None)
+            return network
+
+        network, report = self.directory.build(with_gaps)
+        # Before the known parts are in it: another thread may compute with them.
+        to_device(network, str(self.device))
+        for owner, name in known:
+            setattr(owner, name, self._parts[name])
+        self._make_ready(network)
+        new = {name.removeprefix("bert.").partition(".")[0] for name in report.new}
+        for owner, name in _parts_of(network):
+            if name not in new:
+                self._parts.setdefault(name, owner.get_submodule(name))
+        self._networks[build] = network.eval(), report.new
+        return self._networks[build]
+
+    def _make_ready(self, network: nn.Module) -> None:
+        """Prepare a network for the precision, in place; float32 where it cannot have int8."""
+        if self._is_plain:
+            return
+        if self.device.type == "cpu":
+            plan_answers(network)
+        if self.precision != "int8":
+            return
+        if encoder_of(network).is_causal:
+            raise UsageError(
+                f"{param('precision', 'int8')} is for a BERT, and {self.name} is a language model: "
+                "use float32"
+            )
+        obstacle = use_int8(network)
+        if obstacle is not None:
+            _LOGGER.warning(f"precision: float32 in place of int8, because {obstacle}")
+            self.precision = "float32"
+
+
+def _parts_of(network: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """The parts that other networks of the same weights have too: their owners and names."""
+    for owner, names in ((encoder_of(network), _OF_ENCODER), (network, _OF_NETWORK)):
+        for name in names:
+            if isinstance(getattr(owner, name, None), nn.Module):
+                yield owner, name
+
+
+class OfOpened(ShowsFacts):
+    """A class that opens a MODEL by its name, or takes one that is open."""
+
+    @classmethod
+    def of(cls, opened: OpenedModel, **settings: Any) -> Self:
+        """The same over a model that is open, on its device and in its precision."""
+        make: Any = cls
+        return make(opened, **settings)  # type: ignore[no-any-return]
+
+
+class OfPretraining(OfOpened):
+    """The same with a head of pre-training."""
+
+    def _take(self, opened: OpenedModel, max_seq_length: int | None = None) -> None:
+        self._opened = opened
+        self.tokenizer, self.device, self.precision = (
+            opened.tokenizer,
+            opened.device,
+            opened.precision,
+        )
+        self.max_seq_length = fitting_length(opened.config, max_seq_length)
+
+    def facts(self) -> dict[str, object]:
+        config, metadata = self._opened.config, self._opened.directory.metadata
+        metrics = {} if metadata is None else metadata.metrics
+        return {
+            "model": self._opened.name,
+            "layers": config.num_hidden_layers,
+            "hidden_size": config.hidden_size,
+            "max_seq_length": self.max_seq_length,
+            "device": str(self.device),
+            "precision": self.precision,
+            **{k: round(v, 4) for k, v in metrics.items() if isinstance(v, float)},
+        }
 
 
 def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, BertTokenizer]:
@@ -103,37 +280,12 @@ def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, B
     The encoder has no pooler if the weights have none.  Raises ModelNotFoundError, ConfigError,
     VocabularyError or WeightsError.
     """
-    directory = ModelDirectory.open(model, allow_pickle=allow_pickle)
-    encoder, report = directory.build(BertModel)
-    if report.new:
-        encoder.pooler = None
-    return encoder.eval(), directory.tokenizer
-
-
-def load_finished(
-    run: str | Path, *, allow_pickle: bool = False
-) -> tuple[AnyTask, nn.Module, BertTokenizer, ModelMetadata]:
-    """A fine-tuned model with its head: a RUN, or a directory that transformers saved.
-
-    Raises what ``load`` raises, and WeightsError if the weights lack the head.
-    """
-    directory = ModelDirectory.open(run, allow_pickle=allow_pickle)
-    metadata = read_finished(directory)
-    task = task_for(metadata)
-    model, report = directory.build(task.build_model)
-    if report.new:
-        raise WeightsError(
-            f"{directory} has no {', '.join(report.new)}: it is not a fine-tuned model. Fine-tune "
-            f"it with tidybert finetune {task.name}"
-        )
-    return task, model.eval(), directory.tokenizer, metadata
+    opened = OpenedModel(model, device="cpu", precision=None, allow_pickle=allow_pickle)
+    return opened.encoder, opened.tokenizer
 
 
 def read_finished(directory: ModelDirectory) -> ModelMetadata:
-    """The task that a MODEL was trained for, from tidybert.json or from transformers' config.json.
-
-    Raises ConfigError, and WeightsError if config.json names no head that predicts.
-    """
+    """The task of a MODEL, from tidybert.json or transformers' config.json; or WeightsError."""
     directory.require_bert()
     positions = directory.config.max_position_embeddings
     if directory.metadata is not None:
@@ -154,48 +306,8 @@ def read_finished(directory: ModelDirectory) -> ModelMetadata:
     return found
 
 
-def is_finished(directory: ModelDirectory) -> bool:
-    """Whether a MODEL has a head that predicts, from ``finetune`` or from another program."""
-    if directory.metadata is not None:
-        return directory.metadata.task != PRETRAINING
-    try:
-        return (
-            foreign_metadata(directory.head, directory.config.max_position_embeddings) is not None
-        )
-    except TidyBertError:
-        return False
-
-
-def load_with_head(
-    build: Callable[[BertConfig], Model],
-    model: str | Path,
-    *,
-    head: str,
-    allow_pickle: bool = False,
-) -> tuple[Model, BertTokenizer]:
-    """A model with a pre-training head, in evaluation mode on the CPU, and its tokenizer.
-
-    Raises what ``load`` raises, and WeightsError if the weights lack the ``head``.
-    """
-    directory = ModelDirectory.open(model, allow_pickle=allow_pickle)
-    built, report = directory.build(build)
-    if report.new:
-        lacking = [
-            name for ours in report.new for name in huggingface_names(ours, directory.config)
-        ]
-        raise WeightsError(
-            f"{directory} has no {head}: its weights lack {', '.join(lacking)}. Name a model "
-            "that has its pre-training heads (tidybert-small and Google's releases do, fine-tuned "
-            "models and minilm do not), or pre-train one"
-        )
-    return built.eval(), directory.tokenizer
-
-
 def choose_device(device: str) -> torch.device:
-    """The device that ``device`` names; auto is CUDA if PyTorch finds it, else the CPU.
-
-    Raises UsageError for another name, and for a device that PyTorch does not find.
-    """
+    """The device that ``device`` names, or UsageError; auto is CUDA if there is one, or the CPU."""
     if device == "auto":
         found = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         why = "PyTorch finds a CUDA device" if found.type == "cuda" else "there is no CUDA device"
@@ -220,10 +332,7 @@ def choose_device(device: str) -> torch.device:
 
 
 def to_device(model: nn.Module, device: str) -> torch.device:
-    """Move a model, in place, to the device that ``device`` names.
-
-    Raises UsageError as ``choose_device``, and if the device has no room for the model.
-    """
+    """Move a model, in place, to the device that ``device`` names; UsageError without room."""
     chosen = choose_device(device)
     try:
         model.to(chosen)
@@ -234,14 +343,6 @@ def to_device(model: nn.Module, device: str) -> torch.device:
             "MiB; end other programs that use it, name another device, or a smaller model"
         ) from error
     return chosen
-
-
-def share_parameters(model: nn.Module, encoder: nn.Module) -> None:
-    """Have the encoder of a model with a head use the parameters of another one, equal to them."""
-    shared = dict(encoder.named_parameters())
-    for prefix, module in encoder_of(model).named_modules():
-        for name, _ in list(module.named_parameters(recurse=False)):
-            setattr(module, name, shared[f"{prefix}.{name}"])
 
 
 def model_fingerprint(
@@ -278,6 +379,20 @@ def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -
         raise DataError("None was given; expected a list of texts")
     if text_pairs is not None and len(text_pairs) != len(texts):
         raise DataError(f"there are {len(texts)} texts and {len(text_pairs)} second texts")
+
+
+def single_texts(
+    examples: Iterable[TextExample], largest: int
+) -> Iterator[tuple[list[str], list[str]]]:
+    """The texts of a stream in chunks, each with its line; DataError for a pair of texts."""
+    for chunk in in_chunks(examples, largest=largest):
+        for one in chunk:
+            if one.text_pair is not None:
+                raise DataError(
+                    f"{LINE} {one.row}: a pair of texts, and this reads single texts: name their "
+                    f"column with {param('text')}"
+                )
+        yield [one.text for one in chunk], [f"{LINE} {one.row}" for one in chunk]
 
 
 def fitting_length(config: BertConfig, max_seq_length: int | None) -> int:

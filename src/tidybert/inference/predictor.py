@@ -11,24 +11,16 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from tidybert.catalog import find_model
 from tidybert.checkpoints.example_kinds import PAIR
-from tidybert.checkpoints.metadata import ModelMetadata, restored_values
-from tidybert.configuration import BertConfig
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import Reading
 from tidybert.files.rows import as_list, count_of, plain
-from tidybert.inference.forward import in_chunks, prepare_precision, run_features
-from tidybert.inference.loading import (
-    ShowsFacts,
-    fitting_length,
-    load_finished,
-    model_fingerprint,
-    to_device,
-)
+from tidybert.inference.forward import in_chunks, run_features
+from tidybert.inference.loading import Finished, OpenedModel, fitting_length, model_fingerprint
 from tidybert.inference.options import AnswerPrecision
 from tidybert.storage.json_objects import plain_json
-from tidybert.system.terminal import counting_bar
+from tidybert.system.terminal import ShowsFacts, counting_bar
 from tidybert.tasks.answer import Classified, Scored, TaskAnswer
 from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.answers import Answers
@@ -79,14 +71,7 @@ _TABLES = ("columns", "column_names", "schema")
 
 
 def examples_of(task: AnyTask, texts: Any, text_pairs: Any, like: Reading | None) -> list[Any]:
-    """Examples without labels.
-
-    Args:
-        texts, text_pairs: see ``Predictor.predict``.
-        like: how the data of training were read: a frame's columns are found by it.
-
-    Raises DataError for what holds no texts, and for lists of unequal lengths.
-    """
+    """Examples without labels of what ``predict`` takes; ``like`` finds the columns of a frame."""
     if isinstance(texts, Mapping) or any(hasattr(texts, name) for name in _TABLES):
         return _from_rows(task, texts, text_pairs, like)
     rows = as_list(texts, "texts")
@@ -95,7 +80,11 @@ def examples_of(task: AnyTask, texts: Any, text_pairs: Any, like: Reading | None
         return _from_rows(task, rows, text_pairs, like)
     kind, seconds = task.inputs, None
     takes_lists = kind is not None and kind.parts[0].is_list
-    if text_pairs is None and kind and not takes_lists and rows and all(map(_is_pair, rows)):
+    are_pairs = rows and all(
+        not isinstance(row, str | bytes) and hasattr(row, "__len__") and len(row) == 2
+        for row in rows
+    )
+    if text_pairs is None and kind and not takes_lists and are_pairs:
         rows, seconds = [row[0] for row in rows], [row[1] for row in rows]
     elif text_pairs is not None:
         seconds = as_list(text_pairs, "text_pairs")
@@ -118,10 +107,6 @@ def _from_rows(task: AnyTask, rows: Any, text_pairs: Any, like: Reading | None) 
     if hasattr(rows, "columns") and len(rows) == 0:
         return []  # as for an empty list
     return read_all(task, rows, name="texts", need_label=False, like=like)
-
-
-def _is_pair(row: Any) -> bool:
-    return not isinstance(row, str | bytes) and hasattr(row, "__len__") and len(row) == 2
 
 
 def _checked(values: list[Any], name: str, *, lists: bool) -> list[Any]:
@@ -178,50 +163,26 @@ class Predictor(ShowsFacts, Generic[Answer]):
         max_seq_length: int | None = None,
         allow_pickle: bool = False,
     ) -> None:
-        task, model, tokenizer, metadata = load_finished(run, allow_pickle=allow_pickle)
-        chosen = to_device(model, device)
-        values = restored_values(task.names, metadata.label_values)
-        computed_in = prepare_precision(precision, model, run, chosen)
-        self._take(str(run), task, model, tokenizer, metadata, chosen, computed_in, values)
-        config = self.model.config
-        assert isinstance(config, BertConfig)
-        fitting = fitting_length(config, max_seq_length)
+        opened = OpenedModel(run, device=device, precision=precision, allow_pickle=allow_pickle)
+        self._take(opened.finished)
+        fitting = fitting_length(opened.config, max_seq_length)
         if max_seq_length is not None:
             self.max_seq_length = fitting
-        self.directory = find_model(run)
 
     @classmethod
-    def of_model(
-        cls,
-        name: str,
-        task: AnyTask,
-        model: nn.Module,
-        tokenizer: BertTokenizer,
-        metadata: ModelMetadata,
-        precision: str,
-        label_values: Mapping[str, Any],
-    ) -> Self:
-        """The predictor of a model in memory, on the device that it is on."""
+    def of(cls, finished: Finished) -> Self:
+        """The same over a model that is open, on the device that it is on."""
         made = cls.__new__(cls)
-        device = next(model.parameters()).device
-        made._take(name, task, model, tokenizer, metadata, device, precision, label_values)
+        made._take(finished)
         return made
 
-    def _take(
-        self,
-        name: str,
-        task: AnyTask,
-        model: nn.Module,
-        tokenizer: BertTokenizer,
-        metadata: ModelMetadata,
-        device: torch.device,
-        precision: str,
-        label_values: Mapping[str, Any],
-    ) -> None:
-        self._run = name
-        self.task, self.model, self.tokenizer, self.metadata = task, model, tokenizer, metadata
-        self.device, self.precision, self.label_values = device, precision, label_values
-        self.max_seq_length = metadata.max_seq_length
+    def _take(self, finished: Finished) -> None:
+        self._run, self.directory = finished.name, finished.directory
+        self.task, self.model = finished.task, finished.model
+        self.tokenizer, self.metadata = finished.tokenizer, finished.metadata
+        self.precision, self.label_values = finished.precision, finished.label_values
+        self.device = next(self.model.parameters()).device
+        self.max_seq_length = self.metadata.max_seq_length
 
     @property
     def fingerprint(self) -> str:

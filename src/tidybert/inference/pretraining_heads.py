@@ -11,21 +11,14 @@ from torch import Tensor
 
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features, text_features
-from tidybert.errors import LINE, DataError, UsageError, param
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import (
     encoding_features,
     in_chunks,
-    prepare_precision,
     run_batches,
 )
-from tidybert.inference.loading import (
-    ShowsPretraining,
-    check_texts,
-    fitting_length,
-    load_with_head,
-    to_device,
-)
+from tidybert.inference.loading import OfPretraining, OpenedModel, check_texts, single_texts
 from tidybert.inference.options import AnswerPrecision
 from tidybert.modeling.heads import BertForMaskedLM, BertForNextSentencePrediction
 from tidybert.modeling.kernels.transfer import to_device as copied_to
@@ -37,7 +30,7 @@ TOP_K: Final = 5
 _CHUNK: Final = 64
 
 
-class MaskFiller(ShowsPretraining):
+class MaskFiller(OfPretraining):
     """A pre-trained model that fills in the [MASK]s of texts.
 
     Args:
@@ -58,13 +51,11 @@ class MaskFiller(ShowsPretraining):
         precision: AnswerPrecision = "auto",
         allow_pickle: bool = False,
     ) -> None:
-        self.model, self.tokenizer = load_with_head(
-            BertForMaskedLM, model, head="masked-LM head", allow_pickle=allow_pickle
+        opened = OpenedModel.of(
+            model, device=device, precision=precision, allow_pickle=allow_pickle
         )
-        self.device = to_device(self.model, device)
-        self.precision = prepare_precision(precision, self.model, model, self.device)
-        self.max_seq_length = fitting_length(self.model.config, None)
-        self._note(model, self.model.config)
+        self.model = opened.with_head(BertForMaskedLM)
+        self._take(opened)
 
     def fill(
         self, texts: Sequence[str], *, top_k: int | None = None, among: Sequence[str] | None = None
@@ -102,15 +93,8 @@ class MaskFiller(ShowsPretraining):
         Raises as ``fill``, with the line of the example, and DataError for a pair of texts.
         """
         ids, top_k = self.words(top_k, among)
-        for chunk in in_chunks(examples, largest=_CHUNK):
-            for one in chunk:
-                if one.text_pair is not None:
-                    raise DataError(
-                        f"{LINE} {one.row}: a pair of texts, and this reads single texts: name "
-                        f"their column with {param('text')}"
-                    )
-            texts = [one.text for one in chunk]
-            encodings = [self.encoded(one.text, f"{LINE} {one.row}") for one in chunk]
+        for texts, names in single_texts(examples, _CHUNK):
+            encodings = list(map(self.encoded, texts, names))
             yield from self._fill(texts, encodings, ids, top_k)
 
     def words(self, top_k: int | None, among: Sequence[str] | None) -> tuple[list[int] | None, int]:
@@ -135,11 +119,19 @@ class MaskFiller(ShowsPretraining):
         ids: Sequence[int] | None,
         top_k: int,
     ) -> list[dict[str, Any]]:
-        probabilities = self._probabilities(encodings)
-        return [
-            self.answer(text, encoding, each, ids, top_k)
-            for text, encoding, each in zip(texts, encodings, probabilities, strict=True)
-        ]
+        answers = []
+        for start in range(0, len(texts), _CHUNK):
+            chunk = encodings[start : start + _CHUNK]
+            features, counts = encoding_features(chunk), [len(self.spans(one)) for one in chunk]
+            # (M, V) for each text: its [MASK]s, and the words that the tokenizer knows.
+            found = run_batches(
+                self.outputs, features, counts, self.device, precision=self.precision
+            )
+            answers += [
+                self.answer(text, encoding, each, ids, top_k)
+                for text, encoding, each in zip(texts[start:], chunk, found, strict=False)
+            ]
+        return answers
 
     def _ids_of(self, words: Sequence[str]) -> list[int]:
         """The id of each word, as the vocabulary or else the tokenizer spells it."""
@@ -185,15 +177,6 @@ class MaskFiller(ShowsPretraining):
             for span, index in zip(encoding.offset_mapping, encoding.input_ids, strict=True)
             if index == self.tokenizer.mask_token_id
         ]
-
-    def _probabilities(self, encodings: Sequence[Encoding]) -> Iterator[npt.NDArray[np.float32]]:
-        """(M, V) for each text: its [MASK]s, and the words that the tokenizer knows."""
-        for chunk in in_chunks(encodings, first=_CHUNK, largest=_CHUNK):
-            counts = [len(self.spans(one)) for one in chunk]
-            features = encoding_features(chunk)
-            yield from run_batches(
-                self.outputs, features, counts, self.device, precision=self.precision
-            )
 
     def outputs(self, batch: Batch) -> Tensor:
         """(M, V): the probabilities of the words that the tokenizer knows, for each [MASK]."""
@@ -242,7 +225,7 @@ def _with(text: str, span: Span, word: str) -> str:
 # Next sentence prediction: does B follow A in a text? (paper 3.1, task 2)
 
 
-class NextSentencePredictor(ShowsPretraining):
+class NextSentencePredictor(OfPretraining):
     """A pre-trained model that says whether a sentence follows another.
 
     Args:
@@ -266,16 +249,11 @@ class NextSentencePredictor(ShowsPretraining):
         precision: AnswerPrecision = "auto",
         allow_pickle: bool = False,
     ) -> None:
-        self.model, self.tokenizer = load_with_head(
-            BertForNextSentencePrediction,
-            model,
-            head="next-sentence head",
-            allow_pickle=allow_pickle,
+        opened = OpenedModel.of(
+            model, device=device, precision=precision, allow_pickle=allow_pickle
         )
-        self.device = to_device(self.model, device)
-        self.precision = prepare_precision(precision, self.model, model, self.device)
-        self.max_seq_length = fitting_length(self.model.config, max_seq_length)
-        self._note(model, self.model.config)
+        self.model = opened.with_head(BertForNextSentencePrediction)
+        self._take(opened, max_seq_length)
 
     def predict(self, texts: Sequence[str], next_texts: Sequence[str]) -> list[dict[str, Any]]:
         """One answer a pair, in order: {"follows", "num_tokens", "truncated"}.

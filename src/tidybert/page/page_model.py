@@ -5,14 +5,12 @@ from functools import cache, cached_property
 from importlib import resources
 from typing import Any, Final
 
-from torch import nn
-
 from tidybert.errors import DataError, WeightsError
 from tidybert.explain.attention_maps import Attention
 from tidybert.explain.explainer import Explainer
 from tidybert.explain.layer_states import Cloze
 from tidybert.inference.language_model import TextGenerator
-from tidybert.inference.loading import load_with_head, share_parameters
+from tidybert.inference.loading import OpenedModel
 from tidybert.inference.predictor import Predictor
 from tidybert.inference.pretraining_heads import NextSentencePredictor
 from tidybert.modeling.heads import BertForPreTraining
@@ -66,68 +64,43 @@ class PageModel:
     """A model of the page.
 
     Args:
-        path: the MODEL or RUN.
+        model: a MODEL or RUN, or one that is open in float32 on the CPU.
         written: how the Python code of a view names it.
-        encoder: the encoder of the same MODEL on the CPU, whose parameters its parts then share.
-        allow_pickle: read weights from a pickle if there is no safetensors file.
 
     Its parts raise what ``Explainer`` raises.  One thread at a time may use it.
     """
 
-    def __init__(
-        self,
-        path: str,
-        written: str,
-        *,
-        encoder: nn.Module | None = None,
-        allow_pickle: bool = False,
-    ) -> None:
-        self.path = path
+    def __init__(self, model: str | OpenedModel, written: str) -> None:
+        self._opened = OpenedModel.of(model, device="cpu", precision="float32")
+        self.path = self._opened.name
         self.written = written
-        self._encoder = encoder
-        self._allow_pickle = allow_pickle
         self._attention: dict[Hashable, Attention] = {}
 
     @cached_property
     def explainer(self) -> Explainer:
         """The encoder, opened to be looked into."""
-        found = Explainer(self.path, allow_pickle=self._allow_pickle)
-        self._share(found.model)
-        return found
+        return Explainer.of(self._opened)
 
     @cached_property
     def next_sentences(self) -> NextSentencePredictor:
         """The next-sentence head; DataError without one."""
         try:
-            found = NextSentencePredictor(self.path, device="cpu", allow_pickle=self._allow_pickle)
+            return NextSentencePredictor.of(self._opened)
         except WeightsError:
             raise _lacking("next-sentence head") from None
-        self._share(found.model)
-        return found
 
     @cached_property
     def pretraining(self) -> BertForPreTraining:
         """The model with both heads of pre-training; DataError without them."""
-        head = "heads of pre-training"
-        try:
-            found, _ = load_with_head(
-                BertForPreTraining, self.path, head=head, allow_pickle=self._allow_pickle
-            )
-        except WeightsError:
-            raise _lacking(head) from None
-        self._share(found)
+        found = self._opened.head(BertForPreTraining)
+        if found is None:
+            raise _lacking("heads of pre-training")
         return found
 
     @cached_property
     def generator(self) -> TextGenerator:
         """The language model; ConfigError for a BERT."""
-        found = TextGenerator(self.path, device="cpu")
-        self._share(found.model)
-        return found
-
-    def _share(self, model: nn.Module) -> None:
-        if self._encoder is not None:
-            share_parameters(model, self._encoder)
+        return TextGenerator.of(self._opened)
 
     @property
     def tokenizer(self) -> BertTokenizer:

@@ -11,16 +11,15 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.rows import count_of
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.loading import ShowsFacts
+from tidybert.inference.loading import OpenedModel
 from tidybert.inference.options import AnswerPrecision
 from tidybert.inference.predictor import CrossEncoder
 from tidybert.modeling.kernels.nearest_vectors import top_k as nearest
 from tidybert.search.index_files import open_state, open_vectors, text_batches
+from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.answer import TaskAnswer
 
 if TYPE_CHECKING:
@@ -112,21 +111,22 @@ class Index(ShowsFacts):
         that of the index, DataError for damage, and what ``Embedder`` raises.
         """
         index = cls(directory)
-        settings = index.settings
-        path = settings["model"] if model is None else model
-        form = read_sentence_form(ModelDirectory.open(path, allow_pickle=allow_pickle))
-        index.embedder = Embedder(
-            path,
-            pooling=settings["pooling"],
-            normalize=True,
-            max_seq_length=settings["max_seq_length"],
-            prompt_name=form.query_prompt_name,
-            device=device,
-            precision=precision,
-            allow_pickle=allow_pickle,
-        )
-        index.check_encoder(index.embedder.fingerprint, index.embedder.dimension)
+        path = index.settings["model"] if model is None else model
+        opened = OpenedModel(path, device=device, precision=precision, allow_pickle=allow_pickle)
+        index.embedder = index.embedder_of(opened)
         return index
+
+    def embedder_of(self, opened: OpenedModel) -> Embedder:
+        """What embeds queries, with the encoder that made the index; UsageError for another."""
+        embedder = Embedder.of(
+            opened,
+            pooling=self.settings["pooling"],
+            normalize=True,
+            max_seq_length=self.settings["max_seq_length"],
+            prompt_name=opened.form.query_prompt_name,
+        )
+        self.check_encoder(embedder.fingerprint, embedder.dimension)
+        return embedder
 
     @property
     def settings(self) -> dict[str, Any]:

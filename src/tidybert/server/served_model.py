@@ -1,7 +1,7 @@
 """A MODEL or a RUN that is served: opened once, verified, with a lane for each of its heads."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,20 +12,18 @@ import torch
 from torch import Tensor
 
 from tidybert.checkpoints.example_kinds import ExampleKind
-from tidybert.checkpoints.model_directory import ModelDirectory, verify
+from tidybert.checkpoints.model_directory import verify
 from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
-from tidybert.checkpoints.sentence_reading import read_sentence_form
-from tidybert.configuration import CausalConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
 from tidybert.errors import UsageError, param
-from tidybert.inference.forward import prepare_precision, run_batches
-from tidybert.inference.loading import is_finished, to_device
+from tidybert.inference.forward import run_batches
+from tidybert.inference.loading import OpenedModel
 from tidybert.inference.predictor import Predictor
 from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
-from tidybert.modeling.heads import BertForPreTraining, CausalLM
+from tidybert.modeling.heads import BertForMaskedLM, BertForNextSentencePrediction
 from tidybert.modeling.kernels.answer_layers import AnswerEncoder
 from tidybert.modeling.rows import pooled
 from tidybert.search.index import Index
@@ -86,41 +84,36 @@ class ServedModel:
         #: Seconds since 1970, when it was opened.
         self.created = int(time.time())
         verify(path)
-        given: Any = {"device": device, "precision": precision, "allow_pickle": allow_pickle}
+        opened = OpenedModel(path, device=device, precision=precision, allow_pickle=allow_pickle)
+        #: What the page's views share.
+        self.opened = opened
         self.predictor: Predictor | None = None
         self.mask_filler: MaskFiller | None = None
         self.next_sentences: NextSentencePredictor | None = None
         #: The index that requests search in, if this model's encoder made it.
         self.index: Index | None = None
         self.lanes: dict[str, ModelLane] = {}
-        directory = ModelDirectory.open(path, allow_pickle=allow_pickle)
         #: Whether it is a language model, which reads from left to right.
-        self.is_causal = isinstance(directory.config, CausalConfig)
+        self.is_causal = opened.is_causal
         if self.is_causal:
-            found, _ = directory.build(CausalLM)
-            encoder: Any = found.bert
-            self.tokenizer = directory.tokenizer
-            self.device, self.precision = to_device(encoder, device), "float32"
-        elif is_finished(directory):
-            self.predictor = Predictor(path, **given)
-            encoder = encoder_of(self.predictor.model)
-            self.tokenizer = self.predictor.tokenizer
-            self.device, self.precision = self.predictor.device, self.predictor.precision
-        else:
-            built, report = directory.build(BertForPreTraining)
-            encoder, self.tokenizer = built.bert.eval(), directory.tokenizer
-            self.device = to_device(encoder, device)
-            self.precision = prepare_precision(precision, encoder, path, self.device)
-            lacking = {name.partition(".")[0] for name in report.new}
-            self._add_pretraining_heads(path, given, encoder, lacking)
-        self.encoder: BertModel = encoder
-        self.config = encoder.config
+            # The page alone uses it.
+            opened.precision = "float32"
+        self.encoder: BertModel = encoder_of(opened.whole)
+        if opened.is_finished:
+            self.predictor = Predictor.of(opened.finished)
+        elif not self.is_causal:
+            if opened.head(BertForMaskedLM) is not None:
+                self.mask_filler = MaskFiller.of(opened)
+            if opened.head(BertForNextSentencePrediction) is not None:
+                self.next_sentences = NextSentencePredictor.of(opened)
+        self.tokenizer, self.config = opened.tokenizer, opened.config
+        self.device, self.precision = opened.device, opened.precision
         #: Most tokens that a head without a task reads.
         self.max_positions: int = self.config.max_position_embeddings
         #: How ``embed`` makes vectors unless a request says it: as ``tidybert embed`` does.
         self.form = SentenceForm()
         if not self.is_causal:
-            self.form = read_sentence_form(directory)
+            self.form = opened.form
             for each in self.form.dense:
                 each.to(self.device)
             self._add_lanes()
@@ -193,16 +186,6 @@ class ServedModel:
         made = sequence(self.tokenizer, [kept])
         return Features(*made, total, len(kept) < len(given), example=number)
 
-    def _add_pretraining_heads(
-        self, path: str | Path, given: Any, encoder: BertModel, lacking: Collection[str]
-    ) -> None:
-        if "mlm" not in lacking:
-            self.mask_filler = MaskFiller(path, **given)
-            self.mask_filler.model.bert = encoder
-        if "nsp" not in lacking:
-            self.next_sentences = NextSentencePredictor(path, **given)
-            self.next_sentences.model.bert = encoder
-
     def _add_lanes(self) -> None:
         def add(
             name: str,
@@ -250,28 +233,25 @@ def open_models(settings: ServerSettings) -> dict[str, ServedModel]:
         for name, path in settings.models.items()
     }
     if settings.index is not None:
-        _open_index(settings.index, found, settings)
+        _open_index(settings.index, [each for each in found.values() if not each.is_causal])
     for each in found.values():
         each.warm()
     return found
 
 
-def _open_index(
-    directory: Path, models: Mapping[str, ServedModel], settings: ServerSettings
-) -> None:
+def _open_index(directory: Path, models: Sequence[ServedModel]) -> None:
     """Give an index to the model whose encoder made it; raises as ``Index.open``."""
+    if not models:
+        raise UsageError(f"{param('index', directory)}: no model embeds")
+    index = Index(directory)
     errors = []
-    for each in models.values():
-        if each.is_causal:
-            continue
+    for each in models:
         try:
-            each.index = Index.open(
-                directory, each.path, device="cpu", allow_pickle=settings.allow_pickle
-            )
+            # Requests are embedded with those for the model's other heads.
+            index.embedder_of(each.opened.in_float32())
         except UsageError as error:
             errors.append(error)
         else:
-            # Requests are embedded with those for the model's other heads.
-            each.index.embedder = None
+            each.index = index
             return
-    raise errors[0] if errors else UsageError(f"{param('index', directory)}: no model embeds")
+    raise errors[0]

@@ -1,10 +1,11 @@
-"""The progress bar of Python's functions: in a notebook, or on a terminal's stderr."""
+"""What a terminal or a notebook shows: safe text, an object's facts, progress, warnings."""
 
 import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from types import FrameType
@@ -47,6 +48,40 @@ def _python_escape(found: re.Match[str]) -> str:
 def _json_escape(found: re.Match[str]) -> str:
     return f"\\u{ord(found[0]):04x}"
 
+
+# How an object that answers shows itself: one line, or a table in a notebook.
+
+
+class ShowsFacts(ABC):
+    """An object that Python shows by its ``facts`` on one line, and a notebook as a table."""
+
+    @abstractmethod
+    def facts(self) -> Mapping[str, object]:
+        """The model, the data that trained it and its metrics, by name."""
+
+    def __repr__(self) -> str:
+        return one_line(self, self.facts())
+
+    def _repr_html_(self) -> str:
+        return html_table(self, self.facts())
+
+
+def one_line(shown: object, facts: Mapping[str, object]) -> str:
+    """Predictor(run='tickets', task='classify', …), without control characters."""
+    parts = ", ".join(f"{name}={value!r}" for name, value in facts.items())
+    return printable(f"{type(shown).__name__}({parts})")
+
+
+def html_table(shown: object, facts: Mapping[str, object]) -> str:
+    """A table of two columns, with every text escaped."""
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(printable(str(value)))}</td></tr>"
+        for name, value in facts.items()
+    )
+    return f"<table><caption>{type(shown).__name__}</caption>{rows}</table>"
+
+
+# The progress bar of Python's functions: in a notebook, or on a terminal's stderr.
 
 PAUSE: Final = 0.2
 """Seconds between two changes of the bar."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from tidybert.cli import flags
 from tidybert.cli.flags import takes
@@ -54,12 +54,11 @@ def mine(model: flags.ModelArgument, *, given: MineFlags, read: ReadOptions) -> 
 
     The flags about columns are those of --queries.
     """
-    from tidybert.checkpoints.model_directory import ModelDirectory
-    from tidybert.checkpoints.sentence_reading import read_sentence_form
     from tidybert.files.reading import ReadReport
     from tidybert.files.text_files import read_examples
     from tidybert.inference.embedding import Embedder
     from tidybert.inference.hard_negatives import HardNegatives, MiningOptions
+    from tidybert.inference.loading import OpenedModel
     from tidybert.storage.part_file import new_file
 
     options = MiningOptions(given.num_negatives, given.first_rank, given.last_rank, given.margin)
@@ -75,24 +74,28 @@ def mine(model: flags.ModelArgument, *, given: MineFlags, read: ReadOptions) -> 
                 given.texts, None, need_label=False, skip_bad_rows=given.skip_bad_rows
             )
             texts = [one.text for one in found]
-        form = read_sentence_form(ModelDirectory.open(model, allow_pickle=given.allow_pickle))
-        embedder = Embedder(
+        opened = OpenedModel(
             model,
+            device=given.device,
+            precision=given.precision,
+            allow_pickle=given.allow_pickle,
+        )
+        form = opened.form
+        embedder = Embedder.of(
+            opened,
             normalize=True,
             prompt_name=form.document_prompt_name,
             max_seq_length=given.max_seq_length,
-            device=given.device,
-            precision=cast(Any, given.precision),
-            allow_pickle=given.allow_pickle,
         )
         query_prompt = form.prompt(name=form.query_prompt_name)
         negatives = HardNegatives(embedder, query_prompt, texts, pairs, options)
         with resumable(given.out, given.resume), shown_texts("mining", len(pairs)) as advance:
-            mined = negatives.write(pairs, given.out, resume=given.resume, advance=advance)
-    count = mined.written.num_texts - mined.written.num_resumed
+            written = negatives.write(pairs, given.out, resume=given.resume, advance=advance)
+    count = written.num_texts - written.num_resumed
     note(
-        f"{count:,} pairs, {len(negatives.texts):,} different texts; {mined.num_short:,} pairs "
-        f"have fewer than {options.num_negatives} negatives, and {mined.num_without:,} have none"
+        f"{count:,} pairs, {len(negatives.texts):,} different texts; {negatives.num_short:,} pairs "
+        f"have fewer than {options.num_negatives} negatives, and {negatives.num_without:,} have "
+        "none"
     )
     note(f"next: tidybert finetune embed {model} --train {given.out} --dev FILE --out RUN")
 

@@ -228,26 +228,29 @@ def plan_answers(network: nn.Module) -> AnswerEncoder:
 def use_int8(network: nn.Module) -> str | None:
     """Have the network's encoder compute in int8, in place; or say why it stays in float32.
 
-    Its layers become ``AnswerLayer``s.  What stays in float32 becomes steady.
+    Its layers become ``AnswerLayer``s, unless they are.  What stays in float32 becomes steady.
     """
     stack = plan_answers(network)
     layers = stack.layers
-    if not largest_weight():
-        return "this processor, or this build of PyTorch, has no exact products of 8-bit integers"
-    weights = [each for layer in layers for each in layer.parameters()]
-    if any(each.shape[-1] % 4 for each in weights):
-        return "the layers' widths are not multiples of 4"
-    if not all(each.abs().max() <= _LARGEST_WEIGHT for each in weights):
-        return f"the layers have weights beyond {_LARGEST_WEIGHT:,.0f}"
-    del weights
-    for number in range(len(layers)):
-        layer = layers[number]
-        assert isinstance(layer, BertLayer)
-        # One after another: each layer's float32 weights go when its int8 weights are there.
-        layers[number] = AnswerLayer(layer)
-        del layer
-        return_freed_memory()
-    stack.is_int8 = True
+    if not stack.is_int8:
+        if not largest_weight():
+            return (
+                "this processor, or this build of PyTorch, has no exact products of 8-bit integers"
+            )
+        weights = [each for layer in layers for each in layer.parameters()]
+        if any(each.shape[-1] % 4 for each in weights):
+            return "the layers' widths are not multiples of 4"
+        if not all(each.abs().max() <= _LARGEST_WEIGHT for each in weights):
+            return f"the layers have weights beyond {_LARGEST_WEIGHT:,.0f}"
+        del weights
+        for number in range(len(layers)):
+            layer = layers[number]
+            assert isinstance(layer, BertLayer)
+            # One after another: each layer's float32 weights go when its int8 weights are there.
+            layers[number] = AnswerLayer(layer)
+            del layer
+            return_freed_memory()
+        stack.is_int8 = True
     for module in network.modules():
         if isinstance(module, Linear):
             module.is_steady = True

@@ -38,7 +38,7 @@ class PageDesk:
     """One thread that works out views, with models of its own.
 
     Views look into models, which takes other code than answers do, so they do not share batches
-    with requests.  They open a model again when somebody first looks into it, with its parameters.
+    with requests.  They share the model's weights where these are float32 on the CPU.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -69,14 +69,8 @@ class PageDesk:
 
     def _opened(self, served: ServedModel) -> PageModel:
         if served not in self._models:
-            # An int8 encoder has given its float32 weights back.
-            has_weights = served.device.type == "cpu" and served.precision != "int8"
-            self._models[served] = PageModel(
-                served.path,
-                _shown_path(self._engine, served.path, served.name),
-                encoder=served.encoder if has_weights else None,
-                allow_pickle=self._engine.settings.allow_pickle,
-            )
+            written = _shown_path(self._engine, served.path, served.name)
+            self._models[served] = PageModel(served.opened.in_float32(), written)
         return self._models[served]
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import tidybert
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
-from tidybert.inference.loading import ShowsFacts, one_line
 from tidybert.modeling import BertForPreTraining
+from tidybert.system.terminal import ShowsFacts, one_line
 
 
 def test_models_with_pre_training_heads(
