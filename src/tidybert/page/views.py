@@ -444,7 +444,8 @@ def training(
     }
     hidden = [dict(zip(columns, each, strict=True)) for each in zip(*columns.values(), strict=True)]
     for each in hidden:
-        each["what"] = _what_happened(each["truth"], each["became"])
+        other = "masked" if each["became"] == MASK_TOKEN else "replaced"
+        each["what"] = "kept" if each["truth"] == each["became"] else other
     shown: dict[str, Any] = {
         "tokens": shown_tokens(encoding),
         "read": pieces(masked.input_ids.tolist()),
@@ -462,12 +463,6 @@ def training(
             "sum": mean + pair_loss,
         }
     return shown
-
-
-def _what_happened(piece: str, became: str) -> str:
-    if piece == became:
-        return "kept"
-    return "masked" if became == MASK_TOKEN else "replaced"
 
 
 def _training_code(written: str, text: str, pair: str, seed: int, follows: bool) -> str:
@@ -568,11 +563,19 @@ def run(model: PageModel, text: str = "", at: int = 0) -> dict[str, Any]:
     if directory is None or picture is None:
         raise DataError("the model has no metrics.jsonl of its pre-training: name a RUN")
     checked_text(text)
-    steps = _chosen(list(checkpoints_by_step(directory)))
+    if text and MASK_TOKEN not in text:
+        raise DataError(f"the text has no {MASK_TOKEN}: write it where a word is missing")
+    # Evenly spread, the last among them.
+    steps = list(checkpoints_by_step(directory))
+    steps = steps[:: -max(1, -(-len(steps) // _MOST_CHECKPOINTS))][::-1]
     # The weights of a finished RUN come last, beside its checkpoints.
     models = [(f"step {step:,}", f"{directory}@{step}") for step in steps]
     if model.path == str(directory):
         models.append(("finished", model.path))
+    fills = []
+    for name, path in models if text else ():
+        (found,) = MaskFiller(path, device="cpu").fill([text], top_k=_LIKELIEST_OF_A_RUN)
+        fills.append({"model": name, "masks": found["masks"]})
     python = f"""from tidybert import MaskFiller
 
 for model in {[path for _, path in models]!r}:
@@ -582,23 +585,9 @@ for model in {[path for _, path in models]!r}:
         "picture": picture.svg,
         "figures": picture.description,
         "title": picture.title,
-        "fills": [_filled(name, path, text) for name, path in models] if text else [],
+        "fills": fills,
         "python": python,
     }
-
-
-def _chosen(steps: list[int]) -> list[int]:
-    """At most 8 of the steps, evenly spread, the last among them."""
-    every = -(-len(steps) // _MOST_CHECKPOINTS)
-    return steps[::-1][:: max(1, every)][::-1]
-
-
-def _filled(name: str, path: str, text: str) -> dict[str, Any]:
-    """What a checkpoint writes for each [MASK], the likeliest first."""
-    if MASK_TOKEN not in text:
-        raise DataError(f"the text has no {MASK_TOKEN}: write it where a word is missing")
-    (answer,) = MaskFiller(path, device="cpu").fill([text], top_k=_LIKELIEST_OF_A_RUN)
-    return {"model": name, "masks": answer["masks"]}
 
 
 VIEWS: Final[dict[str, View]] = {

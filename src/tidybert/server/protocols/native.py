@@ -18,7 +18,7 @@ from tidybert.checkpoints.example_kinds import (
 from tidybert.server.answers import JsonAnswer, Refusal
 from tidybert.server.protocols.protocol import Body, ByPath, PromptName, Protocol, names_model
 from tidybert.server.served_model import ServedModel
-from tidybert.tasks.answer import LabelledAnswer, TaskAnswer
+from tidybert.tasks.answer import LabelledAnswer
 
 router = APIRouter(prefix="/v1/models/{name}", tags=["native"], dependencies=[Depends(names_model)])
 PROTOCOL: Final = Protocol(router=router)
@@ -97,9 +97,15 @@ async def predict(body: PredictBody, asked: ByPath) -> JsonAnswer:
     """An answer an input, as ``tidybert predict`` prints it, with num_tokens and truncated."""
     texts, pairs = split_inputs(asked.model, _listed(body.inputs))
     answers = await asked.predict(texts, pairs, truncate=body.truncate)
-    if body.top_k is not None:
-        answers = [_top(answer, body.top_k) for answer in answers]
-    return _answered(body.inputs, [answer.as_dict() for answer in answers])
+    shown = []
+    for answer in answers:
+        if body.top_k is not None:
+            if not isinstance(answer, LabelledAnswer):
+                message = "only answers with scores by label have the likeliest"
+                raise Refusal(422, message, "top_k")
+            answer = answer.likeliest(body.top_k)
+        shown.append(answer.as_dict())
+    return _answered(body.inputs, shown)
 
 
 @router.post("/fill-mask", summary="Fill each [MASK]")
@@ -194,9 +200,3 @@ def _listed(inputs: Any) -> list[Any]:
 def _answered(inputs: Any, answers: list[Any]) -> JsonAnswer:
     """All answers to a list, the only one to a single input."""
     return JsonAnswer(answers if isinstance(inputs, list) else answers[0])
-
-
-def _top(answer: TaskAnswer, top_k: int) -> TaskAnswer:
-    if not isinstance(answer, LabelledAnswer):
-        raise Refusal(422, "only answers with scores by label have the likeliest", "top_k")
-    return answer.likeliest(top_k)

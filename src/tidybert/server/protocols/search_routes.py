@@ -69,7 +69,14 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
     judge = _judge(body, request)
     if judge is not None:
         wanted = min(len(index), max(count, body.candidates or CANDIDATES))
-        _refuse_many(judge[0], len(queries), wanted)
+        most = asked.engine.settings.max_inputs
+        if len(queries) * wanted > most:
+            raise Refusal(
+                422,
+                f"{len(queries):,} queries with {wanted:,} candidates each; at most {most:,} pairs "
+                "are taken: send fewer queries, or name fewer candidates",
+                "candidates",
+            )
     found = await asked.embed(
         queries,
         truncate=body.truncate,
@@ -103,18 +110,6 @@ def _judge(body: SearchBody, request: Request) -> tuple[AskedModel, CrossEncoder
         return asked, CrossEncoder(predictor, body.rerank)
     except UsageError as error:
         raise Refusal(422, error.message, "rerank", WRONG_TASK) from None
-
-
-def _refuse_many(judge: AskedModel, num_queries: int, candidates: int) -> None:
-    """Raise Refusal for more pairs of query and text than a request may have inputs."""
-    most = judge.engine.settings.max_inputs
-    if num_queries * candidates > most:
-        raise Refusal(
-            422,
-            f"{num_queries:,} queries with {candidates:,} candidates each; at most {most:,} pairs "
-            "are taken: send fewer queries, or name fewer candidates",
-            "candidates",
-        )
 
 
 async def _reranked(

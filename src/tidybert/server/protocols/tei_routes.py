@@ -191,7 +191,8 @@ async def similarity(body: SimilarityRequest, asked: ByPath) -> JsonAnswer:
         truncate=bool(options.truncate),
         prompt_name=options.prompt_name,
     )
-    return with_truncation(found.vectors[1:] @ found.vectors[0], sum(found.truncated))
+    cosines = (found.vectors[1:] @ found.vectors[0]).tolist()
+    return with_truncation(cosines, sum(found.truncated))
 
 
 @router.post("/predict", response_model=list[Label] | list[list[Label]], summary="Score labels")
@@ -221,10 +222,9 @@ async def rerank(body: RerankRequest, asked: ByPath) -> JsonAnswer:
         score = answer.relevance(raw=body.raw_scores)
         if score is None:
             raise wrong_task(asked, "one score a pair: a regression, or two classes")
-        rank = Rank(index=index, score=score)
-        if body.return_text:
-            rank["text"] = text
-        found.append(rank)
+        found.append(Rank(index=index, text=text, score=score))
+        if not body.return_text:
+            del found[-1]["text"]
     found.sort(key=lambda one: -one["score"])
     return with_truncation(found, num_truncated(answers))
 
