@@ -32,7 +32,6 @@ from tidybert.server.settings import ServerSettings, Worker
 from tidybert.server.work_queue import (
     SLICE,
     Meters,
-    Rows,
     Stages,
     WorkQueue,
     num_characters,
@@ -48,11 +47,8 @@ _BATCH_TOKENS: Final = {"cpu": 1024, "cuda": 16_384}
 class Engine:
     """The models of a server, the queue, and the threads that compute.
 
-    Args:
-        settings: the models and limits.
-        worker: which of a server's processes this is; None for the only one.
-
-    ``open`` loads the models; ``start`` begins the threads; both before the first request.
+    ``worker`` is which of a server's processes this is.  ``open`` loads the models; ``start``
+    begins the threads; both before the first request.
     """
 
     def __init__(self, settings: ServerSettings, worker: Worker | None = None) -> None:
@@ -73,15 +69,11 @@ class Engine:
         self.stages = Stages(self.queue, self.meters, cores)
 
     def open(self, models: Mapping[str, ServedModel] | None = None) -> None:
-        """Load, verify and warm all models, or take ``models``; raises what ``ServedModel`` raises.
-
-        ``models`` come from ``open_models``.
-        """
+        """``open_models``, or take those that somebody else has opened."""
         self.models = open_models(self.settings) if models is None else models
         self.is_ready = True
 
     def start(self) -> None:
-        """Begin to compute."""
         self.stages.start()
 
     def close(self) -> None:
@@ -244,10 +236,8 @@ class AskedModel:
         def featured(part: Sequence[Any]) -> list[Features]:
             return task.features(part, predictor.tokenizer, predictor.max_seq_length)
 
-        def answers(
-            part: Sequence[Any], made: Sequence[Features], rows: Sequence[Rows]
-        ) -> list[TaskAnswer]:
-            return task.answers(rows, made, part).predictions()
+        def decoded(*given: Any) -> list[TaskAnswer]:
+            return task.answers(*given).predictions()
 
         async with admitted(self.engine, self.client, len(texts)):
             asked = await stages.tokenise(num_characters(texts, text_pairs), examples)
@@ -256,16 +246,13 @@ class AskedModel:
                 # Of a question, only the question itself is cut: its context has windows.
                 longest = getattr(task, "max_query_length", None) or predictor.max_seq_length
                 refuse_cut(made, longest)
-            outputs = iter(
-                await stages.compute(lane, self.client, [one for each in made for one in each])
-            )
-            return [
-                answer
-                for part, each in zip(slices(asked), made, strict=True)
-                for answer in await stages.decode(
-                    each, answers, part, each, list(islice(outputs, len(each)))
-                )
-            ]
+            features = [one for each in made for one in each]
+            outputs = iter(await stages.compute(lane, self.client, features))
+            found: list[TaskAnswer] = []
+            for part, each in zip(slices(asked), made, strict=True):
+                rows = list(islice(outputs, len(each)))
+                found += await stages.decode(each, decoded, rows, each, part)
+            return found
 
     async def embed(
         self,
