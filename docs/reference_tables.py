@@ -33,6 +33,8 @@ def tasks() -> dict[str, Any]:
 
 def metrics_page() -> str:
     """What each metric of each task means."""
+    from tidybert.metrics.metric import scale_of
+
     lines = [
         "# Metrics",
         "",
@@ -42,13 +44,17 @@ def metrics_page() -> str:
     for name, task in tasks().items():
         chosen = getattr(task, "metric", None)
         rows = [
-            [code(key), plain(text.replace("{positive}", "that is second by name"))]
+            [
+                code(key),
+                "{:g} to {:g}".format(*scale_of(key)).replace("inf", "∞"),
+                plain(text.replace("{positive}", "that is second by name")),
+            ]
             for key, text in task.meanings.items()
         ]
         lines += [f"## {name}", "", summary(task), ""]
         if isinstance(chosen, str):
             lines += [f"Training keeps the weights with the best {code(chosen)}.", ""]
-        lines += table(["metric", "what it is"], rows)
+        lines += table(["metric", "range", "what it is"], rows)
     return "\n".join(lines)
 
 
