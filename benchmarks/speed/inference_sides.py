@@ -24,7 +24,7 @@ from benchmarks.harness import script
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
-from tidybert.inference.forward import run_features
+from tidybert.inference.forward import answering_in, run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.storage.model_files import CONFIG_FILE
 
@@ -137,7 +137,7 @@ def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run
     def run(examples: Sequence[TextExample]) -> Logits:
         given[id(examples)] = examples
         parts = []
-        with torch.inference_mode():
+        with answering_in("float32", torch.device(device)):
             for encoded in batches(id(examples)):
                 moved = {name: each.to(device, non_blocking=True) for name, each in encoded.items()}
                 parts.append(model(**moved).logits)
