@@ -11,6 +11,7 @@ import pytest
 
 from tidybert import Embedder
 from tidybert.inference.forward import encoding_features
+from tidybert.inference.loading import OpenedModel
 from tidybert.inference.pretraining_heads import MaskFiller
 from tidybert.modeling.kernels.linear import largest_weight
 from tidybert.server.served_model import ServedModel
@@ -24,7 +25,7 @@ def test_it_embeds_as_much_of_a_text_as_the_command(
     (model / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 8}))
     text = "the cat " * 10
 
-    served = ServedModel("model", model, device="cpu")
+    served = ServedModel("model", OpenedModel(model, device="cpu"))
     ids = served.tokenizer.encode_batch([text])[0].tolist()
     features = [*served.embedding_features([text]), *served.embedding_features([ids])]
 
@@ -38,7 +39,7 @@ def test_it_embeds_as_much_of_a_text_as_the_command(
 def test_int8_answers_as_the_commands_do(served: dict[str, str]) -> None:
     """A MODEL's heads share one encoder, in int8 too."""
     texts, masked = ["the red cat", "a dog"], "the red [MASK] was near"
-    model = ServedModel("base", served["base"], device="cpu", precision="int8")
+    model = ServedModel("base", OpenedModel(served["base"], device="cpu", precision="int8"))
     filler = MaskFiller(served["base"], device="cpu", precision="int8")
 
     vectors = model.lanes["embed:mean"].run(model.embedding_features(texts))

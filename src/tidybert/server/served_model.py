@@ -39,10 +39,8 @@ GENERATE, SEARCH = "generate", "search"
 class ModelLane:
     """A model and one of its heads: inputs of one lane share batches.
 
-    Args:
-        outputs: the rows of a batch.
-        num_rows: how many of them belong to one of the features.
-        device, precision: where and how ``outputs`` computes.
+    ``outputs`` gives the rows of a batch, ``num_rows`` how many of them belong to one of the
+    features.
     """
 
     outputs: Callable[[Batch], Tensor]
@@ -57,36 +55,19 @@ class ModelLane:
 
 
 class ServedModel:
-    """A MODEL or a RUN, ready to answer.
+    """A MODEL or a RUN, ready to answer; ``name`` is what clients call it.
 
     A RUN predicts and embeds.  A MODEL embeds, fills masks and compares sentences, as far as its
     weights have these heads.  A language model goes on with a text, on the page alone.
 
-    Args:
-        name: what clients call it.
-        path: the MODEL or RUN.
-        device, precision, allow_pickle: as ``Predictor`` has them.
-
     Raises what ``Predictor`` raises, and WeightsError for weights that are not those published.
     """
 
-    def __init__(
-        self,
-        name: str,
-        path: str | Path,
-        *,
-        device: str = "auto",
-        precision: str = "auto",
-        allow_pickle: bool = False,
-    ) -> None:
-        self.name = name
-        self.path = str(path)
+    def __init__(self, name: str, opened: OpenedModel) -> None:
+        verify(opened.name)
+        self.name, self.path, self.opened = name, opened.name, opened
         #: Seconds since 1970, when it was opened.
         self.created = int(time.time())
-        verify(path)
-        opened = OpenedModel(path, device=device, precision=precision, allow_pickle=allow_pickle)
-        #: What the page's views share.
-        self.opened = opened
         self.predictor: Predictor | None = None
         self.mask_filler: MaskFiller | None = None
         self.next_sentences: NextSentencePredictor | None = None
@@ -222,16 +203,15 @@ class ServedModel:
 
 def open_models(settings: ServerSettings) -> dict[str, ServedModel]:
     """The models of a server by name: loaded, verified and warm; raises as ``ServedModel``."""
-    found = {
-        name: ServedModel(
-            name,
+    found = {}
+    for name, path in settings.models.items():
+        opened = OpenedModel(
             path,
             device=settings.device,
             precision=settings.precision,
             allow_pickle=settings.allow_pickle,
         )
-        for name, path in settings.models.items()
-    }
+        found[name] = ServedModel(name, opened)
     if settings.index is not None:
         _open_index(settings.index, [each for each in found.values() if not each.is_causal])
     for each in found.values():

@@ -61,7 +61,9 @@ class PageDesk:
                         self._thread, lambda: view(model, **given)
                     )
         except ValidationError as error:
-            raise _unfit(error) from None
+            first = error.errors()[0]
+            field = ".".join(map(str, first["loc"]))
+            raise Refusal(422, f"{field}: {first['msg']}", field) from None
         except TimeoutError:
             raise Refusal(504, f"no answer within {seconds:g} seconds: shorten the text") from None
         finally:
@@ -84,15 +86,16 @@ async def index() -> Response:
 async def about(request: Request) -> JsonAnswer:
     """The models, and whether all of them are open."""
     engine = engine_of(request)
-    models = [
-        {
-            **described(each),
-            "name": each.name,
-            "index": _index_facts(engine, each),
-            "run": run_of(each.path) is not None,
-        }
-        for each in engine.models.values()
-    ]
+    models = []
+    for each in engine.models.values():
+        facts = None
+        if each.index is not None:
+            directory = each.index.directory
+            shown = _shown_path(engine, str(directory), directory.name)
+            model = _shown_path(engine, each.path, each.name)
+            facts = {"texts": len(each.index), "opened": f"Index.open({shown!r}, {model!r})"}
+        is_run = run_of(each.path) is not None
+        models.append({**described(each), "name": each.name, "index": facts, "run": is_run})
     return JsonAnswer({"ready": engine.is_ready, "models": models})
 
 
@@ -121,16 +124,6 @@ async def view(view: str, body: dict[str, Any], request: Request) -> Response:
     return JsonAnswer(found)
 
 
-def _index_facts(engine: Engine, served: ServedModel) -> dict[str, Any] | None:
-    """How many texts a model's index has, and the Python code that opens it."""
-    if served.index is None:
-        return None
-    directory = served.index.directory
-    shown = _shown_path(engine, str(directory), directory.name)
-    model = _shown_path(engine, served.path, served.name)
-    return {"texts": len(served.index), "opened": f"Index.open({shown!r}, {model!r})"}
-
-
 def _shown_path(engine: Engine, path: str, name: str) -> str:
     # Others need not learn where the files of a server are.
     return path if engine.settings.is_local else name
@@ -141,12 +134,6 @@ def _checked(name: str) -> View:
     """A view that refuses values of other types than its own."""
     config = ConfigDict(strict=True, arbitrary_types_allowed=True)
     return validate_call(config=config)(VIEWS[name])
-
-
-def _unfit(error: ValidationError) -> Refusal:
-    first = error.errors()[0]
-    field = ".".join(map(str, first["loc"]))
-    return Refusal(422, f"{field}: {first['msg']}", field)
 
 
 def _file(name: str) -> Response:
