@@ -28,7 +28,7 @@ from tidybert.server.served_model import (
     ServedModel,
     open_models,
 )
-from tidybert.server.settings import ServerSettings, Worker
+from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import (
     SLICE,
     Meters,
@@ -47,13 +47,13 @@ _BATCH_TOKENS: Final = {"cpu": 1024, "cuda": 16_384}
 class Engine:
     """The models of a server, the queue, and the threads that compute.
 
-    ``worker`` is which of a server's processes this is.  ``open`` loads the models; ``start``
-    begins the threads; both before the first request.
+    ``parent`` is the process whose worker this is, if there are several.  ``open`` loads the
+    models; ``start`` begins the threads; both before the first request.
     """
 
-    def __init__(self, settings: ServerSettings, worker: Worker | None = None) -> None:
+    def __init__(self, settings: ServerSettings, parent: int | None = None) -> None:
         self.settings = settings
-        self.worker = worker
+        self.parent = parent
         self.models: Mapping[str, ServedModel] = {}
         self.is_ready = False
         #: Whether clients shall open new connections, because another process takes over.
@@ -65,7 +65,7 @@ class Engine:
         self.queue = WorkQueue(
             settings.queue_tokens, settings.queue_inputs, self.batch_tokens, cores
         )
-        self.meters = Meters(self.queue, worker)
+        self.meters = Meters(self.queue, is_alone=parent is None)
         self.stages = Stages(self.queue, self.meters, cores)
 
     def open(self, models: Mapping[str, ServedModel] | None = None) -> None:

@@ -36,7 +36,7 @@ from tidybert.inference.loading import choose_device
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
 from tidybert.server.served_model import ServedModel, open_models
-from tidybert.server.settings import ServerSettings, Worker
+from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import share
 from tidybert.storage.own_files import remove_tree
 
@@ -343,9 +343,8 @@ class _Crew:
             each.kill()
 
     def _begin(self, number: int) -> None:
-        worker = Worker(number, os.getpid())
         process = multiprocessing.get_context("fork").Process(
-            target=self._work, args=(worker,), name=f"tidybert-{number}", daemon=True
+            target=self._work, args=(os.getpid(),), name=f"tidybert-{number}", daemon=True
         )
         # A signal to a worker that cannot handle it yet waits.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_OF_END, _LEAVE})
@@ -355,7 +354,7 @@ class _Crew:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         self._workers[number], self._begun[number] = process, time.monotonic()
 
-    def _work(self, worker: Worker) -> None:
+    def _work(self, parent: int) -> None:
         """The life of a worker."""
         os.close(self._life[1])
         signal.set_wakeup_fd(-1)
@@ -363,7 +362,7 @@ class _Crew:
         gc.enable()
         torch.set_num_threads(self._num_threads)
         share(self._figures)
-        engine = Engine(self._settings, worker)
+        engine = Engine(self._settings, parent)
         engine.open(self.models)
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
             runner.run(_answer_in_crew(engine, self._bound, self._life[0]))

@@ -19,14 +19,6 @@ LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 """Addresses that only programs of this machine reach."""
 
 
-@dataclass(frozen=True)
-class Worker:
-    """One of several processes of a server: its number, from 1 on, and its parent's process."""
-
-    number: int
-    parent: int
-
-
 @dataclass(frozen=True, kw_only=True)
 class BatchOption(Options):
     PANEL: ClassVar = "Device"

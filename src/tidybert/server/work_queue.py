@@ -26,7 +26,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from tidybert.data.features import Features
 from tidybert.modeling.kernels.threads import keep_freed_memory
 from tidybert.server.answers import Refusal
-from tidybert.server.settings import Worker
 
 Rows = npt.NDArray[np.float32]
 
@@ -240,9 +239,9 @@ class Meters:
     named, and its text has the sum over all of them, those that have ended included.
     """
 
-    def __init__(self, queue: WorkQueue, worker: Worker | None) -> None:
+    def __init__(self, queue: WorkQueue, *, is_alone: bool) -> None:
         self.registry = CollectorRegistry()
-        self._queue, self._worker = queue, worker
+        self._queue, self._is_alone = queue, is_alone
         self.requests = Counter(
             "tidybert_requests", "Requests by route and status.", ["route", "status"],
             registry=self.registry,
@@ -290,7 +289,7 @@ class Meters:
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
         self._measure_queue()
-        if self._worker is None:
+        if self._is_alone:
             return generate_latest(self.registry)
         of_all = CollectorRegistry()
         MultiProcessCollector(of_all)  # type: ignore[no-untyped-call]

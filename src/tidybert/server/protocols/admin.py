@@ -60,8 +60,8 @@ async def reload(request: Request) -> JsonAnswer:
     is_here = request.client is None or request.client.host in LOOPBACK
     if not engine.settings.keys and not is_here:
         raise Refusal(403, "without API keys only this machine may reload")
-    if engine.worker is not None:
-        os.kill(engine.worker.parent, signal.SIGHUP)
+    if engine.parent is not None:
+        os.kill(engine.parent, signal.SIGHUP)
         return JsonAnswer({"models": list(engine.models)}, 202)
     if not await engine.reload():
         message = "a model cannot be opened, so the old ones stay; the server's log says why"
