@@ -313,6 +313,7 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> dict[s
     """The directory of a random model of each kind, by name."""
     import torch
 
+    from tidybert.checkpoints.example_kinds import KINDS
     from tidybert.checkpoints.metadata import ModelMetadata
     from tidybert.checkpoints.model_directory import save_model_directory
     from tidybert.modeling.heads import BertForPreTraining, CausalLM
@@ -340,7 +341,11 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> dict[s
     torch.manual_seed(1)
     for name, (task, inputs) in tasks.items():
         metadata = ModelMetadata(
-            task.name, task.label_names, SERVED_LENGTH, inputs=inputs, settings=task.settings()
+            task.name,
+            task.label_names,
+            SERVED_LENGTH,
+            inputs=KINDS[inputs],
+            settings=task.settings(),
         )
         save_model_directory(
             root / name,

@@ -1,12 +1,14 @@
 """Labels of a program come back from tidybert.json as they were; an enum only where it is known."""
 
 import enum
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tidybert.checkpoints.metadata import ModelMetadata, restored_values, stored_values
+from tidybert.checkpoints.metadata import LabelValues, ModelMetadata, restored_values, stored_values
 from tidybert.errors import ConfigError, DataError, DataWarning
 
 
@@ -28,7 +30,7 @@ def test_values_come_back_as_they_were(names: list[str], values: list[Any]) -> N
     stored = stored_values(names, dict(zip(names, values, strict=True)))
 
     found = restored_values(
-        names, ModelMetadata("classify", names, label_values=stored).label_values
+        names, ModelMetadata("classify", tuple(names), label_values=stored).label_values
     )
 
     assert list(found) == names
@@ -39,7 +41,7 @@ def test_values_come_back_as_they_were(names: list[str], values: list[Any]) -> N
 def test_scalars_of_numpy_become_those_of_python() -> None:
     given = {"3": np.int64(3), "4": np.int8(4)}
 
-    assert stored_values(["3", "4"], given) == {"values": [3, 4]}
+    assert stored_values(["3", "4"], given) == LabelValues(values=[3, 4])
 
 
 def test_texts_are_not_stored() -> None:
@@ -49,7 +51,7 @@ def test_texts_are_not_stored() -> None:
 
 
 def test_an_enum_that_nobody_imported_gives_its_names() -> None:
-    stored = {"enum": "absent_module:Colour", "values": ["RED"]}
+    stored = LabelValues(enum="absent_module:Colour", values=["RED"])
 
     with pytest.warns(DataWarning, match="import the module first") as warned:
         assert restored_values(["RED"], stored) == {}
@@ -71,8 +73,18 @@ def test_what_cannot_be_stored(values: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "stored", [{}, {"values": [1]}, {"values": [1, []]}, {"values": [1, 2], "enum": "a:B"}, [1, 2]]
+    ("stored", "said"),
+    [
+        ({}, "label_values: missing key 'values'"),
+        ({"values": [1]}, "label_values needs a value for each of label_names"),
+        ({"values": [1, []]}, r"label_values, values: item 2 is \[\]; .* or a string is needed"),
+        ({"values": [1, 2], "enum": "a:B"}, "label_values needs a value"),
+        ([1, 2], r"label_values is \[1, 2\]; a JSON object or null is needed"),
+    ],
 )
-def test_a_damaged_file_is_refused(stored: Any) -> None:
-    with pytest.raises(ConfigError, match="label_values is"):
-        ModelMetadata("classify", ("a", "b"), label_values=stored)
+def test_a_damaged_file_is_refused(stored: Any, said: str, tmp_path: Path) -> None:
+    ModelMetadata("classify", ("a", "b")).write(tmp_path)
+    path = tmp_path / "tidybert.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "label_values": stored}))
+    with pytest.raises(ConfigError, match=f"tidybert.json: {said}"):
+        ModelMetadata.read(tmp_path)

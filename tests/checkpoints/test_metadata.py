@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import ConfigError, WeightsError
@@ -30,7 +31,7 @@ def test_round_trip(tmp_path: Path) -> None:
             label_names=("ärger", "joy"),
             max_seq_length=64,
             settings={"temperature": 1.5},
-            inputs="pair",
+            inputs=PAIR,
             reading={"format": "csv", "columns": {"text": "message", "label": "0"}},
             metrics={"accuracy": 0.5, "per_class": {"joy": 1.0}},
         ),

@@ -16,6 +16,7 @@ pytest.importorskip("fastapi")
 from huggingface_hub import constants
 from tests.conftest import server_on_a_thread
 
+from tidybert.checkpoints.example_kinds import KINDS
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.modeling.heads import BertForPreTraining
@@ -47,7 +48,7 @@ def address(
     config = tiny_config(vocab_size=tokenizer.vocab_size, max_position_embeddings=128)
     for name, (task, inputs) in TASKS.items():
         metadata = ModelMetadata(
-            task.name, task.label_names, 128, inputs=inputs, settings=task.settings()
+            task.name, task.label_names, 128, inputs=KINDS[inputs], settings=task.settings()
         )
         state = task.build_model(config).state_dict()
         save_model_directory(

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tidybert import Explainer, MaskFiller, Predictor
+from tidybert.checkpoints.example_kinds import KINDS
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
@@ -50,7 +51,7 @@ def untrained(
             config=config,
             tokenizer=BertTokenizer.from_pretrained(tiny_model),
             metadata=ModelMetadata(
-                task.name, task.label_names, 32, inputs=inputs, settings=task.settings()
+                task.name, task.label_names, 32, inputs=KINDS[inputs], settings=task.settings()
             ),
             architecture=task.architecture,
         )

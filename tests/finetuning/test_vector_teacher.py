@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import tidybert
+from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.cli.main import run as shell
@@ -79,7 +80,7 @@ def pair_teacher(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> 
         model_state=state,
         config=config,
         tokenizer=BertTokenizer(TINY_VOCABULARY),
-        metadata=ModelMetadata(task.name, None, 16, inputs="pair", settings=task.settings()),
+        metadata=ModelMetadata(task.name, None, 16, inputs=PAIR, settings=task.settings()),
         architecture=task.architecture,
         problem_type=task.problem_type,
     )

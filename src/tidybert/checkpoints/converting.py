@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -378,7 +379,7 @@ class ExtensibleModel:
             tokenizer.save(partial)
             write_tensors(partial, tensors)
             if self.origin.metadata is not None:
-                replace(self.origin.metadata, metrics={}).write(partial)
+                msgspec.structs.replace(self.origin.metadata, metrics={}).write(partial)
 
 
 def _extended(tensor: Tensor, size: int, replaces: Mapping[int, Sequence[int]]) -> Tensor:

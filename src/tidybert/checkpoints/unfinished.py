@@ -16,6 +16,17 @@ from tidybert.storage.model_files import (
     TRIALS_FOLDER,
     checkpoints_by_step,
 )
+from tidybert.storage.opening import present
+
+
+def read_arguments(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments in an arguments.json, and what the RUN records beside them.
+
+    Both are empty where there is no file.  Raises ConfigError where it cannot be read.
+    """
+    values = read_json_object(path) if present(path, error=ConfigError) else {}
+    record = values.pop(RECORD, None)
+    return values, record if isinstance(record, dict) else {}
 
 
 @dataclass(frozen=True)
@@ -65,11 +76,10 @@ def find_unfinished(run: Path) -> Unfinished | None:
     if not any((run / name).exists() for name in begun):
         return None
     try:
-        arguments = read_json_object(run / ARGUMENTS_FILE)
+        arguments, record = read_arguments(run / ARGUMENTS_FILE)
     except ConfigError:
-        arguments = {}
-    record = arguments.get(RECORD)
-    total = record.get("num_steps") if isinstance(record, dict) else None
+        arguments, record = {}, {}
+    total = record.get("num_steps")
     return Unfinished(
         run,
         arguments,

@@ -24,8 +24,7 @@ from tidybert.errors import ConfigError, DeviceMemoryError, UsageError, WeightsE
 from tidybert.inference.options import AnswerPrecision
 from tidybert.modeling.kernels.threads import map_on_threads, num_threads
 from tidybert.modeling.kernels.transfer import Fetched
-from tidybert.storage.json_objects import read_json_object
-from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
+from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization.tokenizer import Encoding
 from tidybert.training.precision import is_mixed
@@ -143,9 +142,8 @@ def choose_precision(precision: str, model: str | Path, device: torch.device) ->
         return precision
     was_mixed = False
     with suppress(ConfigError, OSError):
-        arguments = read_json_object(find_model(model) / ARGUMENTS_FILE)
-        record, trained_in = arguments.get(RECORD), arguments.get("precision")
-        trained_on = str(record.get("device")) if isinstance(record, dict) else ""
+        arguments, record = read_arguments(find_model(model) / ARGUMENTS_FILE)
+        trained_in, trained_on = arguments.get("precision"), str(record.get("device"))
         was_mixed = trained_in == "bfloat16" or (
             trained_in == "auto" and trained_on.startswith("cuda")
         )

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.unfinished import read_arguments
 from tidybert.errors import TidyBertError, in_python
 from tidybert.metrics.bootstrap import NUM_RESAMPLES, Intervals, bootstrap
 from tidybert.reporting.training_history import TrainingHistory, read_training_history
-from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def evaluation_of(
 def read_model_origin(run: str | Path) -> ModelOrigin:
     """The origin of the model in a RUN; files that are missing or damaged say nothing."""
     try:
-        arguments = read_json_object(Path(run) / ARGUMENTS_FILE)
+        arguments, _ = read_arguments(Path(run) / ARGUMENTS_FILE)
     except TidyBertError:
         arguments = {}
     try:

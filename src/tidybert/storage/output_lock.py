@@ -1,8 +1,10 @@
 """One process writes an output at a time, and the next one clears up after a dead one.
 
-The lock of an output (``lock_file``) says who its owner is (``lock_owner``), with a token that is
-in the names of all temporary files of the owner (``leftovers``).  A clean end removes the lock,
-unless a part of a file waits to be resumed.  docs/storage.md has the whole protocol.
+The lock of DIR/NAME is the file DIR/.NAME.tidybert-lock.  The kernel holds it (flock) and lets go
+of it when its owner dies.  On a file system without such locks the owner's process number decides.
+Its text says who the owner is, with a token that is in the names of all temporary files of the
+owner.  A clean end removes the lock, unless a part of a file waits to be resumed.  docs/storage.md
+has the whole protocol.
 """
 
 import json
@@ -24,7 +26,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final, Self
 
-from tidybert.errors import DiskError, InUseError
+from tidybert.errors import DiskError, InUseError, TidyBertError
+from tidybert.storage.json_objects import decoded, parse_json
 from tidybert.storage.own_files import (
     disk_error,
     make_directory,
@@ -34,57 +37,25 @@ from tidybert.storage.own_files import (
     writing,
 )
 
-# The names of temporary files, by which the next owner of a lock finds what a dead one left.
-#
-# ``.NAME.TOKEN-N.partial`` is being written, ``.NAME.TOKEN-N.replaced`` waits for its successor,
-# and ``.NAME.TOKEN-N.part`` grows and can be resumed.  TOKEN is the owner's, drawn at random.
+if sys.platform != "win32":
+    import fcntl
 
+LOCK_SUFFIX: Final = ".tidybert-lock"
+_MOST_BYTES: Final = 65536
+
+# Temporary files: ``.NAME.TOKEN-N.partial`` is being written, ``.NAME.TOKEN-N.replaced`` waits for
+# its successor, and ``.NAME.TOKEN-N.part`` grows and can be resumed.  TOKEN is the owner's, drawn
+# at random.
 PARTIAL: Final = ".partial"
 REPLACED: Final = ".replaced"
 PART: Final = ".part"
+_PART_NAME: Final = re.compile(r"\.[^/]*\.[0-9a-f]{12}-[0-9]+\.part")
 _LONGEST_NAME: Final = 40
-
-
-def temporary_path(target: Path, token: str, number: int, suffix: str) -> Path:
-    """A path beside ``target``."""
-    # Only what is put back needs its whole name.
-    name = target.name if suffix == REPLACED else target.name[:_LONGEST_NAME]
-    return target.with_name(f".{name}.{token}-{number}{suffix}")
-
-
-def is_part_name(name: str) -> bool:
-    """Whether this is the name of a part, and no path."""
-    found = re.fullmatch(r"\..*\.[0-9a-f]{12}-[0-9]+\.part", name, re.DOTALL)
-    return found is not None and Path(name).name == name
 
 
 def journal_of(part: Path) -> Path:
     """The file beside a part that says how much of it is whole."""
     return part.with_name(f"{part.name}.json")
-
-
-def clear_leftovers(target: Path, token: str) -> None:
-    """Remove what the owner of ``token`` left beside ``target`` and in it, except for parts.
-
-    What it moved away and did not replace gets its name back.
-    """
-    name_of = re.compile(rf"\.(.*)\.{token}-[0-9]+({re.escape(PARTIAL)}|{re.escape(REPLACED)})")
-    found = list(target.parent.iterdir()) if os.access(target.parent, os.R_OK) else []
-    for folder, folders, files in os.walk(target):
-        found += [Path(folder, name) for name in (*folders, *files)]
-    for path in found:
-        match = name_of.fullmatch(path.name)
-        if match is None:
-            continue
-        original = path.with_name(match[1])
-        if match[2] == REPLACED and not os.path.lexists(original):
-            with writing(path, "be removed"):
-                path.rename(original)
-        else:
-            remove_tree(path)
-
-
-# Who writes an output: the text of a lock, and whether that process has ended.
 
 
 @dataclass
@@ -124,10 +95,17 @@ class Owner:
     def from_line(cls, line: bytes) -> Self | None:
         """The owner that ``line`` gave; None for the text of something else."""
         try:
-            owner = cls(**json.loads(line))
-            is_ours = re.fullmatch("[0-9a-f]{12}", owner.token) and _are_parts(owner.parts)
-        except (ValueError, TypeError, AttributeError, RecursionError):
+            owner = decoded(parse_json(line.decode(), "a lock"), cls, "a lock")
+        except (TidyBertError, UnicodeDecodeError):
             return None
+        # A lock must not make us remove other files.
+        is_ours = re.fullmatch("[0-9a-f]{12}", owner.token) and all(
+            not Path(key).is_absolute()
+            and os.pardir not in Path(key).parts
+            and _PART_NAME.fullmatch(name)
+            and Path(name).name == name
+            for key, name in owner.parts.items()
+        )
         return owner if is_ours else None
 
     def line(self) -> bytes:
@@ -151,14 +129,6 @@ class Owner:
         return is_free or not _is_alive(self.pid)
 
 
-def _are_parts(parts: dict[str, str]) -> bool:
-    """Whether these are names that we give: a lock must not make us remove other files."""
-    return all(
-        not Path(key).is_absolute() and os.pardir not in Path(key).parts and is_part_name(name)
-        for key, name in parts.items()
-    )
-
-
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -176,36 +146,108 @@ def _boot() -> str:
         return platform.node()
 
 
-# The file of a lock: taken for this process, or refused because another one has it.
-#
-# The lock of DIR/NAME is DIR/.NAME.tidybert-lock.  The kernel holds it (flock) and lets go of it
-# when its owner dies.  On a file system without such locks the owner's process number decides.
+@contextmanager
+def output_lock(target: str | Path) -> Iterator["OutputLock"]:
+    """Within the block this process alone writes ``target``, a file or a directory.
 
-if sys.platform != "win32":
-    import fcntl
+    Makes missing parents, and removes them again if they stay empty.  A block within the block of
+    the same target, or of a directory above it, has the same lock.  Removes what a dead owner left,
+    except for parts that can be resumed (see ``OutputLock.part_of``).
 
-LOCK_SUFFIX: Final = ".tidybert-lock"
-_MOST_BYTES: Final = 65536
+    Raises InUseError where another process has the lock, and DiskError where the lock cannot be
+    written; nothing has changed then.
+    """
+    target = resolved(target)
+    with _MUTEX:
+        lock = next((_HELD[each] for each in (target, *target.parents) if each in _HELD), None)
+        if lock is None:
+            lock = _HELD[target] = _acquire(target)
+        lock.users += 1
+    try:
+        yield lock
+    finally:
+        with _MUTEX:
+            lock.users -= 1
+            if not lock.users and _HELD.get(lock.target) is lock:
+                _HELD.pop(lock.target).release()
 
 
-class LockFile:
-    """A lock that this process has; ``before`` is its last owner, None where it is new."""
+def resolved(target: str | Path) -> Path:
+    """One path for all names of ``target``; a link in its place stays, unless to a directory."""
+    target = Path(target)
+    if target.is_dir():
+        return target.resolve()
+    return target.parent.resolve() / target.name
 
-    def __init__(self, path: Path, descriptor: int, before: Owner | None) -> None:
-        self.path, self.descriptor, self.before = path, descriptor, before
-        self._text = b"" if before is None else before.line()
 
-    def write(self, owner: Owner) -> None:
+def contents(directory: Path) -> list[Path]:
+    """What is in a directory, in order, except for locks."""
+    return sorted(
+        path for path in directory.iterdir() if not fnmatchcase(path.name, f".*{LOCK_SUFFIX[1:]}")
+    )
+
+
+@dataclass
+class OutputLock:
+    """A lock that this process holds: ``text`` is in its file.  ``ending`` lets go of it."""
+
+    target: Path
+    path: Path
+    descriptor: int
+    text: bytes
+    owner: Owner
+    ending: ExitStack = field(default_factory=ExitStack)
+    users: int = 0
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def temporary(self, target: Path, suffix: str = PARTIAL) -> Path:
+        """A new name beside ``target``, which nobody can guess and the next owner recognises."""
+        # Only what is put back needs its whole name.
+        name = target.name if suffix == REPLACED else target.name[:_LONGEST_NAME]
+        return target.with_name(f".{name}.{self.owner.token}-{next(self._numbers)}{suffix}")
+
+    def part_of(self, target: Path) -> Path | None:
+        """The part of ``target`` that a stopped run has left, or None."""
+        part = self._part(self._key(target))
+        return part if part is not None and part.is_file() else None
+
+    def new_part(self, target: Path) -> Path:
+        """A new name for the part of ``target``; the file stays for the next owner."""
+        part = self.temporary(resolved(target), PART)
+        self.owner.parts[self._key(target)] = part.name
+        self.write()
+        return part
+
+    def drop_part(self, target: Path) -> None:
+        """Remove the part of ``target`` and its journal, if they are there."""
+        part = self._part(self._key(target))
+        if part is not None:
+            remove_tree(part)
+            remove_tree(journal_of(part))
+            del self.owner.parts[self._key(target)]
+            self.write()
+
+    def release(self) -> None:
+        """Let go of the lock; its file stays where a part waits to be resumed."""
+        with self.ending, suppress(OSError, DiskError):
+            parts = [part for key in self.owner.parts if (part := self._part(key))]
+            if any(part.is_file() or journal_of(part).is_file() for part in parts):
+                self.owner.pid = 0
+                self.write()
+            else:
+                self.path.unlink()
+
+    def write(self) -> None:
         """Write the owner into the lock."""
         # The first line counts, and one call writes it: a kill leaves the text before or this one.
         with writing(self.path):
             try:
-                self._overwrite(owner.line())
+                self._overwrite(self.owner.line())
             except OSError:
                 # A full disk may have taken a part.
-                self._overwrite(self._text)
+                self._overwrite(self.text)
                 raise
-        self._text = owner.line()
+        self.text = self.owner.line()
 
     def _overwrite(self, text: bytes) -> None:
         os.lseek(self.descriptor, 0, os.SEEK_SET)
@@ -213,17 +255,66 @@ class LockFile:
         os.ftruncate(self.descriptor, len(text))
 
     def close(self) -> None:
-        """Let go of the lock; one that had no owner yet is removed."""
-        if not self._text:
+        """Let the kernel's lock go; a file that had no owner yet is removed."""
+        if not self.text:
             with suppress(OSError):
                 self.path.unlink()
         os.close(self.descriptor)
 
+    def _key(self, target: Path) -> str:
+        return os.path.relpath(resolved(target), self.target.parent)
 
-def take_lock(target: Path) -> LockFile:
-    """The lock of ``target``, whose last owner, if any, has ended.
+    def _part(self, key: str) -> Path | None:
+        name = self.owner.parts.get(key)
+        return None if name is None else (self.target.parent / key).with_name(name)
 
-    Raises InUseError where it has not, and DiskError where the lock cannot be opened.
+
+_MUTEX = threading.RLock()
+_HELD: Final[dict[Path, OutputLock]] = {}
+
+
+def _forget() -> None:
+    """In a forked process: the locks are its parent's."""
+    global _MUTEX
+    _MUTEX = threading.RLock()
+    for lock in _HELD.values():
+        os.close(lock.descriptor)
+    _HELD.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def _acquire(target: Path) -> OutputLock:
+    with ExitStack() as undo:
+        folders = (target.parent, *target.parent.parents)
+        # Those that are missing go again if they stay empty, the deepest first.
+        for folder in reversed([each for each in folders if not each.exists()]):
+            undo.callback(_remove_if_empty, folder)
+        make_directory(target.parent)
+        path, descriptor, before = _take(target)
+        owner = Owner.this_process({} if before is None else before.parts)
+        text = b"" if before is None else before.line()
+        lock = OutputLock(target, path, descriptor, text, owner)
+        undo.callback(lock.close)
+        # The files of the dead owner are gone before its token is.
+        if before is not None:
+            _clear_leftovers(target, before.token)
+        lock.write()
+        lock.ending = undo.pop_all()
+        return lock
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def _take(target: Path) -> tuple[Path, int, Owner | None]:
+    """The lock of ``target``, a descriptor of it, and its last owner, who has ended.
+
+    Raises InUseError where the owner has not ended, and DiskError where the lock cannot be opened.
     """
     path = _path_of(target)
     while True:
@@ -232,9 +323,14 @@ def take_lock(target: Path) -> LockFile:
             is_free = _flock(descriptor)
             # Its owner may have removed the file after we opened it.
             if not is_free or _is_there(path, descriptor):
-                before = _read(descriptor, path)
-                _check_free(target, path, is_free, before)
-                return LockFile(path, descriptor, before)
+                owner = _read(descriptor, path)
+                if is_free is not False and (owner is None or owner.has_ended(is_free)):
+                    return path, descriptor, owner
+                message = f"{target} is in use by {owner or 'another process'}: wait until it ends"
+                message += ", or name another output"
+                if is_free is not False:
+                    message += f"; if you know that it has ended, remove {path}"
+                raise InUseError(message)
         except BaseException:
             os.close(descriptor)
             raise
@@ -295,143 +391,22 @@ def _read(descriptor: int, path: Path) -> Owner | None:
     return owner
 
 
-def _check_free(target: Path, path: Path, is_free: bool | None, owner: Owner | None) -> None:
-    if is_free is not False and (owner is None or owner.has_ended(is_free)):
-        return
-    by = "another process" if owner is None else owner
-    way = "" if is_free is False else f"; if you know that it has ended, remove {path}"
-    raise InUseError(f"{target} is in use by {by}: wait until it ends, or name another output{way}")
+def _clear_leftovers(target: Path, token: str) -> None:
+    """Remove what the owner of ``token`` left beside ``target`` and in it, except for parts.
 
-
-@contextmanager
-def output_lock(target: str | Path) -> Iterator["OutputLock"]:
-    """Within the block this process alone writes ``target``, a file or a directory.
-
-    Makes missing parents, and removes them again if they stay empty.  A block within the block of
-    the same target, or of a directory above it, has the same lock.  Removes what a dead owner left,
-    except for parts that can be resumed (see ``OutputLock.part_of``).
-
-    Raises InUseError where another process has the lock, and DiskError where the lock cannot be
-    written; nothing has changed then.
+    What it moved away and did not replace gets its name back.
     """
-    target = resolved(target)
-    with _MUTEX:
-        lock = next((_HELD[each] for each in (target, *target.parents) if each in _HELD), None)
-        if lock is None:
-            lock = _HELD[target] = _acquire(target)
-        lock.users += 1
-    try:
-        yield lock
-    finally:
-        with _MUTEX:
-            lock.users -= 1
-            if not lock.users and _HELD.get(lock.target) is lock:
-                _HELD.pop(lock.target).release()
-
-
-def resolved(target: str | Path) -> Path:
-    """One path for all names of ``target``; a link in its place stays, unless to a directory."""
-    target = Path(target)
-    if target.is_dir():
-        return target.resolve()
-    return target.parent.resolve() / target.name
-
-
-def contents(directory: Path) -> list[Path]:
-    """What is in a directory, in order, except for locks."""
-    return sorted(
-        path for path in directory.iterdir() if not fnmatchcase(path.name, f".*{LOCK_SUFFIX[1:]}")
-    )
-
-
-@dataclass
-class OutputLock:
-    """A lock that this process holds.  ``ending`` lets go of it."""
-
-    target: Path
-    file: LockFile
-    owner: Owner
-    ending: ExitStack = field(default_factory=ExitStack)
-    users: int = 0
-    _numbers: Iterator[int] = field(default_factory=count)
-
-    def temporary(self, target: Path, suffix: str = PARTIAL) -> Path:
-        """A new name beside ``target``, which nobody can guess and the next owner recognises."""
-        return temporary_path(target, self.owner.token, next(self._numbers), suffix)
-
-    def part_of(self, target: Path) -> Path | None:
-        """The part of ``target`` that a stopped run has left, or None."""
-        part = self._part(self._key(target))
-        return part if part is not None and part.is_file() else None
-
-    def new_part(self, target: Path) -> Path:
-        """A new name for the part of ``target``; the file stays for the next owner."""
-        part = self.temporary(resolved(target), PART)
-        self.owner.parts[self._key(target)] = part.name
-        self.file.write(self.owner)
-        return part
-
-    def drop_part(self, target: Path) -> None:
-        """Remove the part of ``target`` and its journal, if they are there."""
-        part = self._part(self._key(target))
-        if part is not None:
-            remove_tree(part)
-            remove_tree(journal_of(part))
-            del self.owner.parts[self._key(target)]
-            self.file.write(self.owner)
-
-    def release(self) -> None:
-        """Let go of the lock; its file stays where a part waits to be resumed."""
-        with self.ending, suppress(OSError, DiskError):
-            parts = [part for key in self.owner.parts if (part := self._part(key))]
-            if any(part.is_file() or journal_of(part).is_file() for part in parts):
-                self.owner.pid = 0
-                self.file.write(self.owner)
-            else:
-                self.file.path.unlink()
-
-    def _key(self, target: Path) -> str:
-        return os.path.relpath(resolved(target), self.target.parent)
-
-    def _part(self, key: str) -> Path | None:
-        name = self.owner.parts.get(key)
-        return None if name is None else (self.target.parent / key).with_name(name)
-
-
-_MUTEX = threading.RLock()
-_HELD: Final[dict[Path, OutputLock]] = {}
-
-
-def _forget() -> None:
-    """In a forked process: the locks are its parent's."""
-    global _MUTEX
-    _MUTEX = threading.RLock()
-    for lock in _HELD.values():
-        os.close(lock.file.descriptor)
-    _HELD.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
-
-
-def _acquire(target: Path) -> OutputLock:
-    with ExitStack() as undo:
-        folders = (target.parent, *target.parent.parents)
-        # Those that are missing go again if they stay empty, the deepest first.
-        for folder in reversed([each for each in folders if not each.exists()]):
-            undo.callback(_remove_if_empty, folder)
-        make_directory(target.parent)
-        file = take_lock(target)
-        undo.callback(file.close)
-        # The files of the dead owner are gone before its token is.
-        if file.before is not None:
-            clear_leftovers(target, file.before.token)
-        owner = Owner.this_process({} if file.before is None else file.before.parts)
-        file.write(owner)
-        return OutputLock(target, file, owner, undo.pop_all())
-
-
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
+    name_of = re.compile(rf"\.(.*)\.{token}-[0-9]+({re.escape(PARTIAL)}|{re.escape(REPLACED)})")
+    found = list(target.parent.iterdir()) if os.access(target.parent, os.R_OK) else []
+    for folder, folders, files in os.walk(target):
+        found += [Path(folder, name) for name in (*folders, *files)]
+    for path in found:
+        match = name_of.fullmatch(path.name)
+        if match is None:
+            continue
+        original = path.with_name(match[1])
+        if match[2] == REPLACED and not os.path.lexists(original):
+            with writing(path, "be removed"):
+                path.rename(original)
+        else:
+            remove_tree(path)

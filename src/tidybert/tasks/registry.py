@@ -107,7 +107,7 @@ def task_for(metadata: "ModelMetadata") -> "AnyTask":
 
     Raises ConfigError for a task or a setting that this program does not know.
     """
-    from tidybert.checkpoints.metadata import SETTINGS
+    from tidybert.checkpoints.metadata import KnownSettings
 
     if metadata.task not in _TASKS:
         raise ConfigError(
@@ -116,7 +116,7 @@ def task_for(metadata: "ModelMetadata") -> "AnyTask":
         )
     task = _task(metadata.task).from_metadata(metadata)
     # A task leaves out settings that it does not need, but they are known.
-    known = {*SETTINGS, *task.settings()}
+    known = {*KnownSettings.__annotations__, *task.settings()}
     for name in metadata.settings:
         if name not in known:
             raise ConfigError(

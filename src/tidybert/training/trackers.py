@@ -15,14 +15,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from tidybert.checkpoints.unfinished import read_arguments
 from tidybert.errors import DiskError, TrainingError, UsageError, param
 from tidybert.storage.atomic_files import append_text, atomic_write_text
-from tidybert.storage.json_objects import plain_json, read_json_lines, read_json_object
+from tidybert.storage.json_objects import plain_json, read_json_lines
 from tidybert.storage.model_files import (
     ARGUMENTS_FILE,
     METRICS_FILE,
     MLFLOW_FOLDER,
-    RECORD,
     TENSORBOARD_FOLDER,
 )
 from tidybert.storage.opening import present
@@ -148,7 +148,7 @@ class _WeightsAndBiases:
             name=run.resolve().name,
             id=number,
             dir=str(run),
-            config=_arguments(run),
+            config=read_arguments(run / ARGUMENTS_FILE)[0],
             resume="allow",
         )
 
@@ -171,7 +171,7 @@ class _MLflow:
         experiment = self._client.get_experiment_by_name(name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(name)
         self._number = self._client.create_run(number, run_name=run.resolve().name).info.run_id
-        for key, value in _arguments(run).items():
+        for key, value in read_arguments(run / ARGUMENTS_FILE)[0].items():
             self._client.log_param(self._number, key, value)
 
     def log(self, figures: Mapping[str, float], step: int) -> None:
@@ -188,13 +188,6 @@ _OPEN: Final[Mapping[str, tuple[str, Callable[[Path], Tracker]]]] = {
     "wandb": ("wandb", _WeightsAndBiases),
     "mlflow": ("mlflow.tracking", _MLflow),
 }
-
-
-def _arguments(run: Path) -> dict[str, Any]:
-    """The RUN's arguments, without what it records of itself."""
-    values = read_json_object(run / ARGUMENTS_FILE)
-    values.pop(RECORD, None)
-    return values
 
 
 def opener_of(name: str) -> Callable[[Path], Tracker]:

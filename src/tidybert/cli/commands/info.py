@@ -107,16 +107,13 @@ def _show_checkpoints(run: Path, *, as_json: bool) -> None:
 def _finished(directory: Path) -> dict[str, Any]:
     """All that the files of a MODEL say of it."""
     from tidybert.checkpoints.model_directory import ModelDirectory
+    from tidybert.checkpoints.unfinished import read_arguments
     from tidybert.configuration.bert_config import unknown_keys
-    from tidybert.storage.json_objects import read_json_object
-    from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
+    from tidybert.storage.model_files import ARGUMENTS_FILE
 
     opened = ModelDirectory(directory)
     config, metadata = opened.config, opened.metadata
-    path = directory / ARGUMENTS_FILE
-    arguments = read_json_object(path) if path.exists() else {}
-    record = arguments.get(RECORD)
-    record = record if isinstance(record, dict) else {}
+    arguments, record = read_arguments(directory / ARGUMENTS_FILE)
     labels = metadata.label_names if metadata else opened.head.label_names
     bytes_on_disk = sum(each.stat().st_size for each in directory.iterdir() if each.is_file())
     return {

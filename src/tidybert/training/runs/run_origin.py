@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidybert.catalog import find_model, hub_name
-from tidybert.errors import ConfigError, TidyBertError
+from tidybert.checkpoints.unfinished import read_arguments
+from tidybert.errors import TidyBertError
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.hub_files import commit_of
-from tidybert.storage.json_objects import read_json_object
-from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD, WEIGHTS_FILE
-from tidybert.storage.opening import present
+from tidybert.storage.model_files import ARGUMENTS_FILE, WEIGHTS_FILE
 from tidybert.system.cores import machine, versions
 
 if TYPE_CHECKING:
@@ -70,17 +69,13 @@ def environment(device: "torch.device", model: object) -> dict[str, Any]:
 
 def measured_text(run: Path) -> str:
     """What the loss of a pre-training RUN was measured on, in words."""
-    arguments = run / ARGUMENTS_FILE
-    record = read_json_object(arguments).get(RECORD) if arguments.exists() else None
-    is_train = isinstance(record, dict) and record.get("measured_on") == "train"
-    return "training text" if is_train else "held-out text"
+    _, record = read_arguments(run / ARGUMENTS_FILE)
+    return "training text" if record.get("measured_on") == "train" else "held-out text"
 
 
 def changes_of_run(run: Path) -> list[tuple[int, str]]:
     """The steps after which a RUN's arguments changed, and how, in words."""
-    arguments = run / ARGUMENTS_FILE
-    record = read_json_object(arguments).get(RECORD) if arguments.exists() else None
-    changes = record.get("changed_on_the_way") if isinstance(record, dict) else None
+    changes = read_arguments(run / ARGUMENTS_FILE)[1].get("changed_on_the_way")
     found = []
     for each in changes if isinstance(changes, list) else ():
         named = {name: values for name, values in each.items() if name != "step"}
@@ -95,13 +90,11 @@ def changes_of_run(run: Path) -> list[tuple[int, str]]:
 def trained_on(run: Path) -> str | None:
     """The data that a RUN of fine-tuning records, in words; None where it records none."""
     try:
-        found = read_json_object(run / ARGUMENTS_FILE).get(RECORD)
+        _, record = read_arguments(run / ARGUMENTS_FILE)
     except TidyBertError:
         return None
-    record = found if isinstance(found, dict) else {}
-    files = record.get("files")
-    train = files.get("train") if isinstance(files, dict) else None
-    if not isinstance(train, dict) or "file" not in train:
+    train = _files(record).get("train", {})
+    if "file" not in train:
         return None
     count = record.get("num_train")
     return f"{train['file']}, {count:,} examples" if isinstance(count, int) else str(train["file"])
@@ -109,12 +102,10 @@ def trained_on(run: Path) -> str | None:
 
 def recorded_files(arguments: Path) -> dict[str, Any]:
     """The ``files`` that an arguments.json records; empty where it has none."""
-    if not present(arguments, error=ConfigError):
-        return {}
-    record = read_json_object(arguments).get(RECORD)
-    files = record.get("files") if isinstance(record, dict) else None
-    return {
-        part: found
-        for part, found in (files if isinstance(files, dict) else {}).items()
-        if isinstance(found, dict)
-    }
+    return _files(read_arguments(arguments)[1])
+
+
+def _files(record: Mapping[str, Any]) -> dict[str, Any]:
+    files = record.get("files")
+    found = files if isinstance(files, dict) else {}
+    return {part: each for part, each in found.items() if isinstance(each, dict)}
