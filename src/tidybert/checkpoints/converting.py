@@ -256,7 +256,12 @@ def _write_sentence_transformers(
     if form is None:
         form = SentenceForm()
         if model.architecture in _OF_SEQUENCES:
-            form, kept = _classifying(model), ["classifier"]
+            # The logits: of the mean, or of [CLS] through the pooler.
+            kept, dense = ["classifier"], [_dense(model, "classifier", _IDENTITY)]
+            is_mean = isinstance(model.config, MeanBertConfig)
+            if not is_mean:
+                dense.insert(0, _dense(model, "bert.pooler.dense", _TANH))
+            form = SentenceForm("mean" if is_mean else "cls", tuple(dense))
         if model.metadata is not None:
             form = replace(form, max_seq_length=model.metadata.max_seq_length)
             lost.append(f"the task {model.metadata.task} and its settings (tidybert.json)")
@@ -292,14 +297,6 @@ def _write_bert(directory: Path, model: WholeModel, max_bytes: int | None) -> No
     length = None if model.form is None else model.form.max_seq_length
     model.tokenizer.save(directory, model_max_length=length or model.config.max_position_embeddings)
     write_shards(directory, model.tensors, max_bytes)
-
-
-def _classifying(model: WholeModel) -> SentenceForm:
-    """The logits of a head on whole sequences: of the mean, or of [CLS] through the pooler."""
-    dense = [_dense(model, "classifier", _IDENTITY)]
-    if isinstance(model.config, MeanBertConfig):
-        return SentenceForm("mean", tuple(dense))
-    return SentenceForm("cls", (_dense(model, "bert.pooler.dense", _TANH), *dense))
 
 
 def _dense(model: WholeModel, name: str, activation: str) -> Dense:

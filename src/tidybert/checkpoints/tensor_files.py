@@ -92,7 +92,10 @@ def write_tensors(path: str | Path, tensors: Mapping[str, Tensor]) -> Path:
             code = int(found[1]) if found else errno.EIO
             raise OSError(code, os.strerror(code) if found else str(error)) from error
         # The library makes a file that only its owner can read; our other files follow umask.
-        partial.chmod(0o666 & ~_umask())
+        # Reading it requires setting it.
+        mask = os.umask(0o077)
+        os.umask(mask)
+        partial.chmod(0o666 & ~mask)
     return target
 
 
@@ -114,13 +117,6 @@ def write_shards(directory: Path, tensors: Mapping[str, Tensor], max_bytes: int 
     total = sum(tensor.nbytes for tensor in tensors.values())
     index = {"metadata": {"total_size": total}, "weight_map": weight_map}
     atomic_write_json(directory / f"{WEIGHTS_FILE}{INDEX_SUFFIX}", index)
-
-
-def _umask() -> int:
-    """The permissions that new files of this process lack; reading it requires setting it."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 def check_finite(tensors: Mapping[str, Tensor], source: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tidybert.cluster.input_files import FileDone, InputFile, add_done, begin_manifest, job_line
 from tidybert.cluster.ray_engine import RayCluster, ray_cluster
-from tidybert.errors import DataError, TidyBertError, UsageError, param
+from tidybert.errors import DataError, UsageError, param
 from tidybert.files.reading import ReadOptions
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
@@ -98,7 +98,14 @@ def run_job(
                         raise DataError(outcome.error)
                     report.failed[outcome.input] = outcome.error
     if report.failed:
-        raise _failures(report, len(files), directory)
+        num = len(report.failed)
+        lines = [
+            f"{count_of(num, 'file')} failed, and {len(files) - num:,} are done in {directory}:",
+            *list(report.failed.values())[:_SHOWN],
+            *([f"and {num - _SHOWN:,} more"] if num > _SHOWN else []),
+            "The same command does the failed ones again",
+        ]
+        raise DataError("\n".join(lines))
     return report
 
 
@@ -108,14 +115,6 @@ def _is_unchanged(file: InputFile, done: FileDone, directory: Path) -> bool:
         return False
     output = directory / done.output
     return output.is_file() and output.stat().st_size == done.output_bytes
-
-
-def _failures(report: JobReport, num_files: int, directory: Path) -> TidyBertError:
-    num, shown = len(report.failed), list(report.failed.values())[:_SHOWN]
-    more = [f"and {num - _SHOWN:,} more"] if num > _SHOWN else []
-    head = f"{count_of(num, 'file')} failed, and {num_files - num:,} are done in {directory}:"
-    advice = "The same command does the failed ones again"
-    return DataError("\n".join([head, *shown, *more, advice]))
 
 
 @contextmanager

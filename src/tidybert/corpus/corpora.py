@@ -111,17 +111,16 @@ def _make_room(url: str, folder: Path, num_bytes: int, cache_gb: float) -> None:
         (each for each in cache_folder().iterdir() if each.is_dir() and each != folder),
         key=lambda each: each.stat().st_mtime,
     )
-    sizes = {each: _size_of(each) for each in others}
+    sizes = {
+        each: sum(file.stat().st_size for file in each.rglob("*") if file.is_file())
+        for each in others
+    }
     while others and num_bytes + sum(sizes[each] for each in others) > cache_gb * _GB:
         oldest = others.pop(0)
         # Another process may be copying or reading it; what is mapped stays readable.
         with output_lock(oldest):
             remove_tree(oldest)
     require_room(folder, num_bytes, "the copy of the corpus")
-
-
-def _size_of(folder: Path) -> int:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _copy(url: str, target: Path) -> None:

@@ -180,7 +180,10 @@ def corpus_format(source: Source) -> str:
     Standard input is JSON lines if its first line is a JSON object.
     """
     if source.name == STANDARD_INPUT:
-        return "jsonl" if _is_json(source) else "text"
+        with open_stored(source) as (unpacked, _), suppress(ValueError):
+            if isinstance(json.loads(unpacked.readline(LINE_BYTES.value)), dict):
+                return "jsonl"
+        return "text"
     path = PurePath(source.name)
     packed = path.suffix.lower() in PACKED_SUFFIXES
     suffix = PurePath(path.stem).suffix.lower() if packed else path.suffix.lower()
@@ -193,12 +196,6 @@ def corpus_format(source: Source) -> str:
     if packed and known == "parquet":
         raise UsageError(f"{path}: Parquet compresses its own data; unpack this file first")
     return known
-
-
-def _is_json(source: Source) -> bool:
-    with open_stored(source) as (unpacked, _), suppress(ValueError):
-        return isinstance(json.loads(unpacked.readline(LINE_BYTES.value)), dict)
-    return False
 
 
 @contextmanager

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.catalog import find_model
+from tidybert.checkpoints.unfinished import read_arguments
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DeviceMemoryError, UsageError, WeightsError, param

@@ -14,10 +14,10 @@ import json
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
@@ -289,9 +289,14 @@ def write_index(
         with ExitStack() as stack:
             growing = _Growing(directory, state, is_new=before is None, stack=stack)
             if first is not None:
-                lacking = _chain(first, left)
-                chunks = computed(lacking) if computed else _computed_here(embedder, lacking)
-                growing.add(chunks, advance)
+                lacking = chain([first], left)
+                if computed is not None:
+                    growing.add(computed(lacking), advance)
+                else:
+                    layout = Layout(embedder.dimension, False, "float32")
+                    size = chunk_size(embedder, layout)
+                    chunks = embedded_chunks(embedder, lacking, layout, first=size, largest=size)
+                    growing.add(chunks, advance)
             growing.finish()
     return Written(growing.state.num_texts, growing.state.num_truncated, state.num_texts)
 
@@ -391,7 +396,11 @@ class _Growing:
     def _append(
         self, examples: list[TextExample], vectors: npt.NDArray[np.float32], num_truncated: int
     ) -> None:
-        _refuse_pairs(examples)
+        if any(one.text_pair is not None for one in examples):
+            raise UsageError(
+                f"the file has pairs of texts: name the column to search in with {param('text')}; "
+                "the other columns are kept beside it"
+            )
         numbers, scales = rounded(vectors, self.state.settings.dtype)
         content = {VECTORS_FILE: numbers.tobytes(), TEXTS_FILE: text_batch(examples)}
         if scales is not None:
@@ -412,12 +421,6 @@ class _Growing:
         Journal(self.directory / name, IndexState, _AGAIN).write(state)
 
 
-def _computed_here(embedder: Embedder, examples: Iterator[TextExample]) -> Iterator[Chunk]:
-    layout = Layout(embedder.dimension, False, "float32")
-    size = chunk_size(embedder, layout)
-    return embedded_chunks(embedder, examples, layout, first=size, largest=size)
-
-
 def rounded(
     vectors: npt.NDArray[np.float32], dtype: str
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.float32] | None]:
@@ -426,19 +429,6 @@ def rounded(
         return vectors.astype(dtype), None
     scales = (np.abs(vectors).max(axis=1) / 127).astype(np.float32)
     return np.rint(vectors / np.where(scales > 0, scales, 1)[:, None]).astype(np.int8), scales
-
-
-def _refuse_pairs(examples: Sequence[TextExample]) -> None:
-    if any(one.text_pair is not None for one in examples):
-        raise UsageError(
-            f"the file has pairs of texts: name the column to search in with {param('text')}; the "
-            "other columns are kept beside it"
-        )
-
-
-def _chain(first: TextExample, left: Iterator[TextExample]) -> Iterator[TextExample]:
-    yield first
-    yield from left
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,17 +86,13 @@ def parse_json(text: str, where: object, *, error: Failure = ConfigError) -> Any
         raise error(f"{where}: too little memory to read its {len(text):,} characters") from None
     except ValueError as failure:
         raise error(f"{where}: not valid JSON: {failure}") from None
-    _check_depth(value, where)
-    return value
-
-
-def _check_depth(value: Any, where: object) -> None:
     depth, level = 0, [value] if isinstance(value, dict | list) else []
     while level:
         depth += 1
         JSON_DEPTH.check(depth, where)
         inner = (each.values() if isinstance(each, dict) else each for each in level)
         level = [item for items in inner for item in items if isinstance(item, dict | list)]
+    return value
 
 
 def _finite(text: str) -> float:

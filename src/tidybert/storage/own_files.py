@@ -56,7 +56,9 @@ def disk_error(error: OSError, path: str | Path, wanted: str = "be written") -> 
 def free_bytes(path: str | Path) -> int | None:
     """The bytes that this user may still write where ``path`` is or will be; None if unknown."""
     try:
-        return shutil.disk_usage(nearest_folder(path)).free
+        # The nearest directory that exists.
+        above = (Path(path).absolute(), *Path(path).absolute().parents)
+        return shutil.disk_usage(next(each for each in above if each.is_dir())).free
     except OSError:
         return None
 
@@ -72,12 +74,6 @@ def require_room(folder: str | Path, num_bytes: int, purpose: str) -> None:
             f"{purpose} {amount(num_bytes)} in {folder}, where {amount(free)} are free: make "
             "room, or name another place"
         )
-
-
-def nearest_folder(path: str | Path) -> Path:
-    """``path`` itself if it is a directory, or the nearest directory above it that exists."""
-    path = Path(path).absolute()
-    return next(each for each in (path, *path.parents) if each.is_dir())
 
 
 def amount(num_bytes: int) -> str:

@@ -37,16 +37,14 @@ def printable_json(line: str) -> str:
     >>> printable_json('{"label": "\x7f"}')
     '{"label": "\\u007f"}'
     """
-    return line if line.isprintable() else _SENT.sub(_json_escape, line)
+    if line.isprintable():
+        return line
+    return _SENT.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def _python_escape(found: re.Match[str]) -> str:
     number = ord(found[0])
     return f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}"
-
-
-def _json_escape(found: re.Match[str]) -> str:
-    return f"\\u{ord(found[0]):04x}"
 
 
 # How an object that answers shows itself: one line, or a table in a notebook.
@@ -103,7 +101,11 @@ def progress_bar(title: str, *, wanted: bool = True) -> Iterator[Show | None]:
         name = uuid4().hex
 
         def show(done: int, total: int, text: str, *, is_new: bool) -> None:
-            content = {"text/html": _html(title, done, total, text), "text/plain": text}
+            bar = f'<progress value="{done}" max="{total}"></progress>'
+            content = {
+                "text/html": f"{escape(title)} {bar} {escape(text)}",
+                "text/plain": text,
+            }
             display(content, raw=True, display_id=name, update=not is_new)
 
         yield _now_and_then(show)
@@ -174,10 +176,6 @@ def _clock(seconds: float) -> str:
     return f"{minutes}:{rest:02}"
 
 
-def _html(title: str, done: int, total: int, text: str) -> str:
-    return f'{escape(title)} <progress value="{done}" max="{total}"></progress> {escape(text)}'
-
-
 # Python warnings at the line of the program that called tidybert, however deep the call went.
 
 # Programs of others that call tidybert for the user.
@@ -192,12 +190,7 @@ def warn_user(message: str, category: type[Warning]) -> None:
     """
     frame: FrameType | None = sys._getframe(1)
     level = 2
-    while frame is not None and _package(frame) in _BETWEEN:
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         frame = frame.f_back
         level += 1
     warnings.warn(message, category, stacklevel=level)
-
-
-def _package(frame: FrameType) -> str:
-    name: str = frame.f_globals.get("__name__", "")
-    return name.partition(".")[0]
