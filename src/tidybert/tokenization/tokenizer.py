@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tidybert.catalog import find_model
 from tidybert.errors import TextError, UsageError, VocabularyError
+from tidybert.storage.model_files import TOKENIZER_FILE
 from tidybert.tokenization import tokenizer_files
 from tidybert.tokenization.basic import BasicTokenizer, check_text
 from tidybert.tokenization.fast.batch_encoder import BatchEncoder, IdArray, encode_blocks
@@ -407,7 +408,7 @@ class LibraryTokenizer(BertTokenizer):
         self.added = files.added
         self._take(files.vocabulary, files.special)
         self.layout = tokenizer_files.layout_of(files)
-        self._library = LibraryEncoder(files.described, files.special, "tokenizer.json")
+        self._library = LibraryEncoder(files.described, files.special, TOKENIZER_FILE)
         self._batch = LibraryBatchEncoder(self._library, self.layout, self.vocab_size)
         self.dtype = self._batch.dtype
         # Only WordPiece has these settings.
