@@ -23,9 +23,9 @@ from benchmarks.harness import datasets, script
 from benchmarks.speed.finetune_work import metrics_of
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
-from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_features
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.registry import task_class
 from tidybert.training.runs.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
@@ -121,7 +121,7 @@ class Student:
             resume=self.run.exists(),
             **(taught if self.side in (TAUGHT, MORE) else {}),
         )
-        run_finetuning(work, Callbacks(script.note, str))
+        run_finetuning(work, Reporter(script.note, str))
 
 
 def speeds(students: Sequence[Student]) -> script.Line:

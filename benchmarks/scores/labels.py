@@ -15,6 +15,7 @@ from benchmarks.harness import datasets, processes, script
 from tidybert.checking import label_check
 from tidybert.data.checks import TrainingData
 from tidybert.inference.embedding import Embedder
+from tidybert.system.reporter import SILENT
 from tidybert.tasks.classification import Classification
 
 DATA_SETS: Final = ("SST-2", "TREC", "BANKING77")
@@ -32,7 +33,7 @@ def embedded(name: str, part: str, count: int, model: str) -> tuple[list[Any], A
         task = Classification.from_examples(examples)
         features = task.features(examples, embedder.tokenizer, MAX_SEQ_LENGTH)
         count = len(examples)
-        return features, label_check.text_vectors(embedder, features, count, lambda _done: None)
+        return features, label_check.text_vectors(embedder, features, count, SILENT)
 
     (features, vectors), seconds, _ = script.timed(encoded)
     return examples, features, vectors, seconds
@@ -73,7 +74,7 @@ def flipped_found(name: str, rate: float, seed: int, given: argparse.Namespace) 
     data = TrainingData(noisy, None, features, [], MAX_SEQ_LENGTH)
 
     def checked() -> Any:
-        p = label_check.label_probabilities(task, data, vectors, lambda _done: None)
+        p = label_check.label_probabilities(task, data, vectors, SILENT)
         return p, label_check.label_findings(task, data, p)
 
     (p, found), seconds, _ = script.timed(checked)

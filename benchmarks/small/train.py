@@ -104,8 +104,8 @@ def main() -> None:
         max_seq_length=given.max_seq_length,
     )
     with shown_training(given.out, None) as shown:
-        callbacks = replace(shown, metrics=partial(tell, shown.metrics))
-        run_pretraining(job, callbacks, build_objective=objective)
+        reporter = replace(shown, metrics=partial(tell, shown.metrics))
+        run_pretraining(job, reporter, build_objective=objective)
 
 
 def tell(shown: Callable[[int, dict[str, Any]], None], step: int, metrics: dict[str, Any]) -> None:

@@ -38,10 +38,11 @@ from tidybert.cluster.file_job import run_job
 from tidybert.cluster.input_files import input_files
 from tidybert.files.reading import ReadReport
 from tidybert.files.text_files import SUFFIXES
-from tidybert.inference.text_jobs import Advance, EmbedJob, FileJob
+from tidybert.inference.text_jobs import EmbedJob, FileJob
 from tidybert.storage.atomic_files import atomic_write_text, file_sha256
 from tidybert.storage.part_file import Written
 from tidybert.system.cores import available_cores
+from tidybert.system.reporter import Reporter
 
 
 @contextmanager
@@ -86,11 +87,13 @@ def bench(
                 opened, done = work.load(), 0
                 for file in files:
                     source, target = Path(file.path), Path(out) / f"{file.name}{work.suffix}"
-                    written = work.write_file(opened, source, target, ReadReport(), advance)
+                    written = work.write_file(
+                        opened, source, target, ReadReport(), Reporter(advance=advance)
+                    )
                     done += written.num_texts
             else:
                 job = partial(run_job, work, files, Path(out) / "ray", cluster="local")
-                done = job(advance=advance).num_rows
+                done = job(reporter=Reporter(advance=advance)).num_rows
         assert first is not None
         rate = (done - first[1]) / (time.perf_counter() - first[0])
         found = {"rows/s": rate, "first rows": first[0] - begun, "MiB": most_mib}
@@ -176,11 +179,11 @@ class SleepJob(FileJob):
         return SimpleNamespace(fingerprint="none")
 
     def write_file(
-        self, opened: Any, source: Path, target: Path, report: ReadReport, advance: Advance
+        self, opened: Any, source: Path, target: Path, report: ReadReport, reporter: Reporter
     ) -> Written:
         time.sleep(float(source.read_text()))
         atomic_write_text(target, "done")
-        advance(1)
+        reporter.advance(1)
         return Written(1, 0, 0)
 
 
@@ -201,7 +204,7 @@ def check_plan(num_workers: int, num_files: int) -> tuple[float, float]:
         ray.init("local", num_cpus=num_workers, **quiet)
         try:
             work = SleepJob(model="none")
-            run_job(work, files, root / "out", cluster="local", advance=advance)
+            run_job(work, files, root / "out", cluster="local", reporter=Reporter(advance=advance))
             ended = time.perf_counter()
         finally:
             ray.shutdown()

@@ -18,8 +18,8 @@ from benchmarks.harness import datasets, script, steps
 from benchmarks.speed.finetune_work import FinetuneWork, metrics_of, with_dropout, work_of
 from benchmarks.speed.infer import max_seq_length_for
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
+from tidybert.system.reporter import Reporter
 from tidybert.training.precision import is_mixed
 
 
@@ -102,7 +102,7 @@ def _train_ours(work: FinetuneWork) -> dict[str, Any]:
         clock.step_ended()
         counts.append(done.num_examples)
 
-    trained = work.trained(Callbacks(step=step))
+    trained = work.trained(Reporter(step=step))
     _, _, test = work.read()
     metrics = metrics_of(trained, test) if test else {}
     seconds = trained.result.seconds

@@ -17,10 +17,10 @@ from tidybert.catalog import find_model
 from tidybert.data.batching import epoch_order
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.registry import task_class
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.training_arguments import Precision, TrainingArguments
@@ -78,7 +78,7 @@ class FinetuneWork(datasets.Settings):
 
     def trained(
         self,
-        callbacks: Callbacks | None = None,
+        reporter: Reporter | None = None,
         *,
         arguments: TrainingArguments | None = None,
         out: Path | None = None,
@@ -95,7 +95,7 @@ class FinetuneWork(datasets.Settings):
             out=out,
             device=self.device,
         )
-        return run_finetuning(job, callbacks)
+        return run_finetuning(job, reporter)
 
     def batches(self, num_examples: int) -> list[list[int]]:
         """The places of each step's examples, in the order of our trainer."""

@@ -4,6 +4,7 @@ The other side is transformers' BertForPreTraining with its Trainer and its
 DataCollatorForLanguageModeling, on the same instances, padded to --max-seq-length.  Each
 measurement is a process of its own.  It also counts how fast instances (pairs with their masks) are
 made, all of them before the clock starts.  Without --data, a corpus is built of English Wikipedia
+from tidybert.system.reporter import Reporter
 from the data folder (TIDYBERT_DATA, or ../shared/data) or of the bundled tickets, with the
 vocabulary of minilm.
 """
@@ -33,9 +34,9 @@ from tidybert.pretraining.pretraining_arguments import PretrainingArguments, che
 from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_run import run_pretraining
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
+from tidybert.system.reporter import Reporter
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.precision import is_mixed
-from tidybert.training.reports import TrainingCallbacks
 from tidybert.training.training_arguments import Precision
 
 _CORPUS_LINES: Final = 8000
@@ -176,7 +177,7 @@ def train_ours(work: PretrainWork) -> dict[str, Any]:
             instances=InstanceOptions(max_seq_length=work.max_seq_length),
             device=work.device,
         )
-        run_pretraining(job, TrainingCallbacks(step=step))
+        run_pretraining(job, Reporter(step=step))
     return {**clock.found(), "losses": losses}
 
 

@@ -99,7 +99,7 @@ def train_in_order(
             ),
             train_dataset=dataset,
             data_collator=collate,
-            callbacks=[Clock()],
+            reporter=[Clock()],
         )
         # It would take forward's **kwargs for a loss that is already divided by the parts.
         trainer.model_accepts_loss_kwargs = False

@@ -17,6 +17,7 @@ from tidybert.checking.label_check import (
 from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.files.text_examples import TextExample
+from tidybert.system.reporter import SILENT
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 
@@ -51,7 +52,7 @@ def test_a_wrong_label_is_the_first_and_rare_classes_are_not_judged(clusters) ->
 
     task, data = Classification(CLASSES), data_of(wrong)
 
-    p = label_probabilities(task, data, vectors, lambda _num_done: None)
+    p = label_probabilities(task, data, vectors, SILENT)
     found = label_findings(task, data, p)
 
     first = found["suspected"][0]
@@ -127,7 +128,7 @@ class Fixed:
 
 def fixed_vectors(numbers: tuple[int, ...], num_examples: int) -> list[list[float]]:
     features = [Features(np.array([1]), np.array([0]), 1, example=at) for at in numbers]
-    found = label_check.text_vectors(Fixed(), features, num_examples, lambda _num_done: None)  # type: ignore[arg-type]
+    found = label_check.text_vectors(Fixed(), features, num_examples, SILENT)  # type: ignore[arg-type]
     return found.tolist()
 
 

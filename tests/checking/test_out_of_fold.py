@@ -4,6 +4,7 @@ import numpy as np
 
 from tidybert.checking import label_check as folds
 from tidybert.data.features import Features
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
 
 
@@ -37,7 +38,7 @@ def test_an_example_does_not_vote_for_its_own_label() -> None:
         vectors,
         features,
         folds.fold_numbers(range(60), wrong),
-        done.append,
+        Reporter(advance=done.append),
     )
 
     assert p.shape == (60, 2)

@@ -92,7 +92,7 @@ def test_lines_come_now_and_then_and_rates_are_of_this_process(clock, capsys) ->
 )
 def test_embedding_counts_texts(total: int | None, line: str, clock, capsys) -> None:
     clock(100, 181.92)
-    with shown_texts("embedding", total) as advance:
-        advance(0)
-        advance(1024)
+    with shown_texts("embedding", total) as reporter:
+        reporter.advance(0)
+        reporter.advance(1024)
     assert capsys.readouterr().err == f"embedding: {line}\n"

@@ -293,7 +293,7 @@ def count_steps_of(trainer: Any, run: Callable[[], Any]) -> dict[str, Any]:
         if done.step == 3:
             raise Enough
 
-    object.__setattr__(trainer.callbacks, "step", report)
+    object.__setattr__(trainer.reporter, "step", report)
     with counting, contextlib.suppress(Enough):
         run()
     return {**counting.summary(), "reported": steps, "launched": launched}

@@ -29,9 +29,9 @@ def toy(tiny_model: Path, toy_examples: Examples, toy_arguments: Arguments) -> C
         model = given.pop("model", tiny_model)
         train = given.pop("train", None) or toy_examples(60)
         dev = given.pop("dev", toy_examples(20, seed=1))
-        callbacks = given.pop("callbacks", None)
+        reporter = given.pop("reporter", None)
         given = {"max_seq_length": 16, "out": given.pop("run", None), **given}
         job = FinetuningJob(task, model, train, dev, toy_arguments(**arguments), **given)
-        return run_finetuning(job, callbacks)
+        return run_finetuning(job, reporter)
 
     return run_toy

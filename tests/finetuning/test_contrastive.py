@@ -9,8 +9,8 @@ import torch
 from tidybert.data.features import Features
 from tidybert.errors import UsageError
 from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.head_start import draw_groups, group_loss
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.regression import Regression
 
 Toy = Callable[..., FinetunedModel]
@@ -58,7 +58,7 @@ def test_afterwards_a_probe_alone_answers_better(toy: Toy) -> None:
         head_start="contrastive",
         num_train_epochs=0,
         learning_rate=0.01,
-        callbacks=Callbacks(note=notes.append),
+        reporter=Reporter(note=notes.append),
     )
 
     assert before.result.num_steps == after.result.num_steps == 0

@@ -20,8 +20,8 @@ from tidybert.errors import DataError, TidyBertError, TrainingError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.distillation import Distillation
 from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.inference.predictor import Predictor
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
@@ -174,7 +174,7 @@ def test_a_tiny_student_learns_a_tiny_teacher_from_texts_without_labels(
         teacher=tiny_run,
         unlabelled=toy_examples(160, seed=5),
         run=tmp_path / "student",
-        callbacks=Callbacks(note=told.append),
+        reporter=Reporter(note=told.append),
     )
 
     assert student.config.num_hidden_layers == 1
@@ -202,7 +202,7 @@ def test_a_student_that_is_the_teacher_has_nothing_to_learn_in_any_order_of_the_
         **given,
         task=Classification(("colour", "animal")),
         max_steps=1,
-        callbacks=Callbacks(step=lambda done: losses.append(done.loss)),
+        reporter=Reporter(step=lambda done: losses.append(done.loss)),
     )
 
     assert losses == [pytest.approx(0.0, abs=1e-6)]
@@ -220,7 +220,7 @@ def test_a_stopped_student_goes_on_to_the_same_bits_with_the_same_teacher_alone(
             signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(TrainingInterrupted):
-        toy(run=tmp_path / "cut", callbacks=Callbacks(step=stop), **given)
+        toy(run=tmp_path / "cut", reporter=Reporter(step=stop), **given)
     toy(run=tmp_path / "other", **{**given, "teacher": tiny_run, "seed": 1, "num_train_epochs": 1})
     for changed, message in (
         ({"teacher": tmp_path / "other"}, "the teacher: not the same as before"),

@@ -18,9 +18,9 @@ from tidybert.errors import DataError, DivergedError, TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.predictor import Predictor
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import ClassAnswers, Classification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
@@ -138,7 +138,7 @@ def test_a_size_begins_from_random_weights_and_needs_a_vocabulary(
         return
     notes: list[str] = []
     finished = toy(
-        model="tiny", vocab=tiny_model, max_steps=1, callbacks=Callbacks(note=notes.append)
+        model="tiny", vocab=tiny_model, max_steps=1, reporter=Reporter(note=notes.append)
     )
     assert (finished.config.hidden_size, finished.config.vocab_size) == (128, 24)
     assert any("random weights" in line for line in notes)
@@ -283,7 +283,7 @@ def test_without_dropout_the_losses_are_those_of_transformers_step_by_step(
             max_seq_length=16,
             out=tmp_path / "run",
         ),
-        Callbacks(step=lambda done: losses.append(done.loss)),
+        Reporter(step=lambda done: losses.append(done.loss)),
     )
     # The same head: a run of no steps to speak of has the seed's first weights.
     run_finetuning(

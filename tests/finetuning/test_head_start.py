@@ -12,9 +12,9 @@ from tidybert.errors import UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.loading import OpenedModel
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.training.interruption import TrainingInterrupted
@@ -25,7 +25,7 @@ Toy = Callable[..., FinetunedModel]
 
 def told_by(toy: Toy, **given: Any) -> tuple[FinetunedModel, str]:
     notes: list[str] = []
-    trained = toy(callbacks=Callbacks(note=notes.append), **given)
+    trained = toy(reporter=Reporter(note=notes.append), **given)
     return trained, next((note for note in notes if "new head" in note), "")
 
 
@@ -91,7 +91,7 @@ def test_a_resumed_run_does_not_fit_it_again(toy: Toy, tmp_path: Path) -> None:
 
     whole = toy(**{**given, "run": tmp_path / "whole"})
     with pytest.raises(TrainingInterrupted):
-        toy(**given, callbacks=Callbacks(step=stop))
+        toy(**given, reporter=Reporter(step=stop))
     resumed, note = told_by(toy, **given, resume=True)
 
     assert note == ""
@@ -164,7 +164,7 @@ def test_the_probe_alone_finds_answers(toy: Toy) -> None:
 def test_the_rate_follows_the_width_and_the_run_says_so(toy: Toy) -> None:
     notes: list[str] = []
 
-    toy(max_steps=1, learning_rate=None, callbacks=Callbacks(note=notes.append, spell=str))
+    toy(max_steps=1, learning_rate=None, reporter=Reporter(note=notes.append, spell=str))
 
     assert TrainingArguments().for_width(768, of_tokens=True).learning_rate == 5e-5
     assert TrainingArguments().for_width(384, of_tokens=True).learning_rate == 3e-4

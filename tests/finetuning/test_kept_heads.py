@@ -13,7 +13,7 @@ import torch
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.finetuning_run import Callbacks
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.regression import Regression
 
@@ -36,7 +36,7 @@ def test_fine_tuned_again_for_the_same_labels_the_head_is_trained_further(
     shutil.copytree(tiny_run, model, ignore=shutil.ignore_patterns(*left_out))
     notes: list[str] = []
     still = {"max_steps": 1, "learning_rate": 1e-30}
-    finished = toy(model=model, callbacks=Callbacks(note=notes.append), **still)
+    finished = toy(model=model, reporter=Reporter(note=notes.append), **still)
 
     assert any("its head is trained further" in line for line in notes)
     assert any("new: none" in line for line in notes)
@@ -46,7 +46,7 @@ def test_fine_tuned_again_for_the_same_labels_the_head_is_trained_further(
         assert torch.equal(value, stored[name])
 
     notes.clear()
-    again = toy(model=model, new_head=True, callbacks=Callbacks(note=notes.append), **still)
+    again = toy(model=model, new_head=True, reporter=Reporter(note=notes.append), **still)
     assert any("new: classifier.weight, classifier.bias" in line for line in notes)
     assert not torch.equal(head_of(again)[HEAD[0]], stored[HEAD[0]])
 
@@ -73,7 +73,7 @@ def test_fine_tuned_again_for_other_labels_or_another_task_the_head_is_new(
 ) -> None:
     notes: list[str] = []
     train = [replace(one, label=f"{one.label}s") for one in toy_examples(60)]
-    given: dict[str, Any] = {"dev": None, "max_steps": 1, "callbacks": Callbacks(note=notes.append)}
+    given: dict[str, Any] = {"dev": None, "max_steps": 1, "reporter": Reporter(note=notes.append)}
     toy(model=tiny_run, task=Classification(("animals", "colours")), train=train, **given)
     assert any("its head has other labels (animal, colour)" in line for line in notes)
     assert any("new: classifier.weight, classifier.bias" in line for line in notes)
@@ -93,7 +93,7 @@ def test_a_head_that_config_json_does_not_name_is_drawn_anew(
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "id2label": {"1": "animal"}}))
     notes: list[str] = []
-    toy(model=model, max_steps=1, callbacks=Callbacks(note=notes.append))
+    toy(model=model, max_steps=1, reporter=Reporter(note=notes.append))
     assert any("new: classifier.weight, classifier.bias" in line for line in notes)
 
 

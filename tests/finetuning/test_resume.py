@@ -17,8 +17,8 @@ import torch
 from tidybert.errors import TrainingError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.modeling.kernels.transfer import steps_late
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.optimization import learning_rate_at
@@ -35,12 +35,12 @@ def weights_of(run: Path) -> bytes:
     return (run / "model.safetensors").read_bytes()
 
 
-def at_step(step: int, action: Callable[[], None]) -> Callbacks:
+def at_step(step: int, action: Callable[[], None]) -> Reporter:
     def report(done: StepReport) -> None:
         if done.step == step:
             action()
 
-    return Callbacks(step=report)
+    return Reporter(step=report)
 
 
 def test_more_steps_and_another_rate_from_here_on(
@@ -51,14 +51,14 @@ def test_more_steps_and_another_rate_from_here_on(
     after = {"max_steps": 14, "learning_rate": 1e-3, "weight_decay": 0.5}
     stop = at_step(6, lambda: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(TrainingInterrupted):
-        toy(run=tmp_path / "run", callbacks=stop, dev=None, **before)
+        toy(run=tmp_path / "run", reporter=stop, dev=None, **before)
     with pytest.raises(TrainingError, match="change changes them from here on"):
         toy(run=tmp_path / "run", resume=True, dev=None, **after)
     with pytest.raises(TrainingError, match=r"cannot change.*\n  train_batch_size: 16 before, 8"):
         toy(run=tmp_path / "run", resume=True, change=True, dev=None, train_batch_size=8, **after)
     stop = at_step(10, lambda: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(TrainingInterrupted):
-        toy(run=tmp_path / "run", resume=True, change=True, dev=None, callbacks=stop, **after)
+        toy(run=tmp_path / "run", resume=True, change=True, dev=None, reporter=stop, **after)
     again = {**after, "learning_rate": 5e-2}
     toy(run=tmp_path / "run", resume=True, change=True, dev=None, **again)
 
@@ -89,13 +89,13 @@ def test_after_a_signal_the_run_goes_on_to_the_same_bits(
     stop = 6 + steps_late(torch.device(device))
     interrupt = at_step(6, lambda: signal.raise_signal(number))
     with pytest.raises(TrainingInterrupted) as stopped:
-        toy(run=tmp_path / "cut", callbacks=interrupt, **given)
+        toy(run=tmp_path / "cut", reporter=interrupt, **given)
     assert stopped.value.exit_status == status
     assert not is_finished(tmp_path / "cut")
 
     notes: list[str] = []
-    callbacks = Callbacks(note=notes.append)
-    resumed = toy(run=tmp_path / "cut", resume=True, callbacks=callbacks, **given)
+    reporter = Reporter(note=notes.append)
+    resumed = toy(run=tmp_path / "cut", resume=True, reporter=reporter, **given)
 
     assert resumed.result.resumed_from == stop
     assert f"resuming after step {stop} of 16" in notes
@@ -122,7 +122,7 @@ def test_with_other_arguments_data_or_weights_it_does_not_go_on(
 
     run = tmp_path / "run"
     with pytest.raises(TrainingInterrupted):
-        toy(run=run, callbacks=at_step(2, stop))
+        toy(run=run, reporter=at_step(2, stop))
     before = (run / "arguments.json").read_bytes()
     train, dev = toy_examples(60), toy_examples(20, seed=1)
     relabelled = [replace(train[0], label=NAMES[train[0].label == "animal"]), *train[1:]]
@@ -159,7 +159,7 @@ def test_a_run_without_a_checkpoint_yet_is_resumed_from_its_beginning(
         raise Killed
 
     with pytest.raises(Killed):
-        toy(run=tmp_path / "run", callbacks=at_step(2, kill))
+        toy(run=tmp_path / "run", reporter=at_step(2, kill))
 
     assert toy(run=tmp_path / "run", resume=True).result.resumed_from == 0
 
@@ -187,7 +187,6 @@ import os, signal, time
 from pathlib import Path
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.tasks.classification import Classification
 from tidybert.training.runs import run_checkpoints as state
@@ -213,7 +212,7 @@ job = FinetuningJob(
     out=Path(given["run"]),
 )
 # Slow enough for a kill from outside to come in the middle.
-run_finetuning(job, Callbacks(step=lambda done: time.sleep(given["pause"])))
+run_finetuning(job, Reporter(step=lambda done: time.sleep(given["pause"])))
 """
 
 
@@ -311,7 +310,7 @@ def test_damage_in_the_last_checkpoint_is_said(
         save_total_limit=2,
         dev=None,
         resume=True,
-        callbacks=Callbacks(note=notes.append),
+        reporter=Reporter(note=notes.append),
     )
 
     assert any("step-16 cannot be read and is passed over" in line for line in notes)

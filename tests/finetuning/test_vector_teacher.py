@@ -19,11 +19,11 @@ from tidybert.errors import DataError, TidyBertError, TrainingError, UsageError
 from tidybert.estimators import BertVectorizer
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import CrossEncoder
 from tidybert.modeling import BertModel
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.regression import Regression
 from tidybert.tasks.task_options import VectorOptions
 from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
@@ -132,7 +132,7 @@ def test_a_student_that_is_the_teacher_has_nothing_to_learn(tiny_model: Path) ->
                 teacher=tiny_model, teacher_weight=1.0, unlabelled=UNSEEN,
                 task_options=VectorOptions(),
             ),
-            Callbacks(step=lambda done: losses.append(done.loss)),
+            Reporter(step=lambda done: losses.append(done.loss)),
         )  # fmt: skip
 
     assert losses == [pytest.approx(0.0, abs=1e-5)] * 2
@@ -221,7 +221,7 @@ def test_a_stopped_student_goes_on_to_the_same_bits_with_the_same_teacher_alone(
             out=tmp_path / name, resume=resume,
             max_seq_length=16, **{**settings, **given.pop("job", {})},
         )  # fmt: skip
-        run_finetuning(job, Callbacks(**given))
+        run_finetuning(job, Reporter(**given))
         return (tmp_path / name / "model.safetensors").read_bytes()
 
     for name, teacher in (("vectors", wide_teacher), ("scores", pair_teacher)):

@@ -12,6 +12,7 @@ from tidybert.cli.main import run as shell
 from tidybert.errors import DataError, UsageError, WeightsError
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.hard_negatives import HardNegatives, MiningOptions
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.vectors.vector_examples import VectorExample
 
 COLOURS = ("red", "blue", "green", "black")
@@ -95,7 +96,7 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(
                 raise KeyboardInterrupt
 
         negatives = HardNegatives(embedder, "", texts, pairs, MiningOptions(margin=0.0))
-        negatives.write(pairs, tmp_path / name, resume=resume, advance=advance)
+        negatives.write(pairs, tmp_path / name, resume=resume, reporter=Reporter(advance=advance))
         return (tmp_path / name).read_bytes()
 
     whole = write("whole", False)

@@ -17,6 +17,7 @@ from tidybert.inference import answer_files as vector_files
 from tidybert.inference.answer_files import Layout, chunk_size, format_of, write_vectors
 from tidybert.inference.embedding import Embedder
 from tidybert.storage.part_file import Written
+from tidybert.system.reporter import Reporter
 
 SUFFIXES = ("npy", "parquet", "jsonl")
 NUM_TEXTS = 22
@@ -156,7 +157,12 @@ def test_a_run_that_was_stopped_ends_with_the_same_bytes(
         assert not resumed.exists()
     told: list[int] = []
     written = write(
-        embedder, examples, resumed, per_token=per_token, resume=True, advance=told.append
+        embedder,
+        examples,
+        resumed,
+        per_token=per_token,
+        resume=True,
+        reporter=Reporter(advance=told.append),
     )
 
     assert written.num_resumed == 20

@@ -11,8 +11,8 @@ from tidybert.corpus.building import build_corpus
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_run import run_pretraining
+from tidybert.system.reporter import Reporter
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.reports import TrainingCallbacks
 
 COLOURS = ("red", "green", "blue", "white")
 ANIMALS = ("cat", "dog", "cow", "hen")
@@ -54,7 +54,7 @@ def small(tiny_model: Path, corpus: Path) -> Callable[..., Any]:
             "logging_steps": 1,
             **{name: given.pop(name) for name in list(given) if name in names},
         }
-        callbacks = given.pop("callbacks", None) or TrainingCallbacks()
+        reporter = given.pop("reporter", None) or Reporter()
         from tidybert.pretraining.batches.instance_options import InstanceOptions
 
         options = given.pop("instances", InstanceOptions(max_seq_length=32))
@@ -68,6 +68,6 @@ def small(tiny_model: Path, corpus: Path) -> Callable[..., Any]:
             device=given.pop("device", "cpu"),
             **given,
         )
-        return run_pretraining(job, callbacks, processes)
+        return run_pretraining(job, reporter, processes)
 
     return run

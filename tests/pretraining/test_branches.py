@@ -19,8 +19,9 @@ from tidybert.pretraining.pretraining_arguments import (
     rate_at,
     skipped_ranges,
 )
+from tidybert.system.reporter import Reporter
 from tidybert.training.interruption import StopRequest, TrainingInterrupted
-from tidybert.training.reports import StepReport, TrainingCallbacks
+from tidybert.training.reports import StepReport
 
 Small = Callable[..., Any]
 KEPT = {"eval_steps": 100, "keep_every": 1, "save_steps": 4}
@@ -41,12 +42,12 @@ def without_times(run: Path) -> list[dict[str, Any]]:
     ]
 
 
-def stop_after(step: int, number: int = signal.SIGTERM) -> TrainingCallbacks:
+def stop_after(step: int, number: int = signal.SIGTERM) -> Reporter:
     def report(done: StepReport) -> None:
         if done.step == step:
             signal.raise_signal(number)
 
-    return TrainingCallbacks(step=report)
+    return Reporter(step=report)
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def whole(tmp_path: Path, small: Small) -> Path:
 def test_a_branch_is_the_run_it_came_from(whole: Path, small: Small, tmp_path: Path) -> None:
     branch = f"{whole}@4"
     with pytest.raises(TrainingInterrupted):
-        small(tmp_path / "new", branch=branch, callbacks=stop_after(6), **KEPT)
+        small(tmp_path / "new", branch=branch, reporter=stop_after(6), **KEPT)
     # A supervisor gives the same command, with resume.
     result = small(tmp_path / "new", branch=branch, resume=True, **KEPT)
 
@@ -95,7 +96,7 @@ def test_data_passed_over_by_a_branch_or_from_the_beginning(
     skipped = {**KEPT, "skip_steps": "6:8"}
     small(tmp_path / "branch", branch=f"{whole}@4", **skipped)
     notes: list[str] = []
-    small(tmp_path / "told", callbacks=TrainingCallbacks(note=notes.append), **skipped)
+    small(tmp_path / "told", reporter=Reporter(note=notes.append), **skipped)
 
     assert sum("data are passed over" in note for note in notes) == 1
     assert weights_of(tmp_path / "branch") == weights_of(tmp_path / "told") != weights_of(whole)
@@ -145,7 +146,7 @@ def test_a_leap_says_where_it_began_and_how_to_branch_before_it(
     given = {**KEPT, "max_steps": 30, "optimizer": "adamw", "dropout": 0.0}
     run = tmp_path / "run"
     with pytest.raises(TrainingInterrupted):
-        small(run, callbacks=stop_after(12), learning_rate=1e-3, **given)
+        small(run, reporter=stop_after(12), learning_rate=1e-3, **given)
     with pytest.raises(TrainingError) as caught:
         small(run, resume=True, change=True, learning_rate=10.0, max_bad_steps=3, **given)
 
@@ -193,13 +194,13 @@ def test_a_preempted_run_goes_on_as_long_as_it_may(small: Small, tmp_path: Path)
             signal.raise_signal(signal.SIGTERM)
 
     notes: list[str] = []
-    callbacks = TrainingCallbacks(step=report, note=notes.append)
+    reporter = Reporter(step=report, note=notes.append)
     # Ten minutes are enough for all steps, and three for one checkpoint; Ctrl-C does not wait.
-    small(tmp_path / "run", callbacks=callbacks, preempt_seconds=600.0, **given)
+    small(tmp_path / "run", reporter=reporter, preempt_seconds=600.0, **given)
     with pytest.raises(TrainingInterrupted, match="stopped after step 3"):
         small(
             tmp_path / "cut",
-            callbacks=stop_after(3, signal.SIGINT),
+            reporter=stop_after(3, signal.SIGINT),
             preempt_seconds=600.0,
             **given,
         )

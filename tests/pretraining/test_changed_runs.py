@@ -17,9 +17,10 @@ from tidybert.pretraining.batches.instance_options import InstanceOptions, Maski
 from tidybert.pretraining.batches.stream import PhasedStream, StepBatches
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments, rate_at
+from tidybert.system.reporter import Reporter
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted
-from tidybert.training.reports import StepReport, TrainingCallbacks
+from tidybert.training.reports import StepReport
 
 Small = Callable[..., Any]
 RUN = "tidybert.pretraining.pretraining_run"
@@ -33,17 +34,17 @@ def weights_of(run: Path) -> bytes:
     return (run / "model.safetensors").read_bytes()
 
 
-def stop_after(step: int) -> TrainingCallbacks:
+def stop_after(step: int) -> Reporter:
     def report(done: StepReport) -> None:
         if done.step == step:
             signal.raise_signal(signal.SIGTERM)
 
-    return TrainingCallbacks(step=report)
+    return Reporter(step=report)
 
 
 def stopped(small: Small, run: Path, step: int = AT, **given: Any) -> None:
     with pytest.raises(TrainingInterrupted):
-        small(run, callbacks=stop_after(step), **given)
+        small(run, reporter=stop_after(step), **given)
 
 
 def changes_of(run: Path) -> list[dict[str, Any]]:
@@ -191,7 +192,7 @@ def test_a_change_survives_a_kill_before_its_first_checkpoint(small: Small, tmp_
             raise Killed
 
     with pytest.raises(Killed):
-        small(tmp_path / "other", callbacks=TrainingCallbacks(step=kill), **again)
+        small(tmp_path / "other", reporter=Reporter(step=kill), **again)
     # A supervisor gives the same command for ever.
     small(tmp_path / "other", **again)
 
@@ -240,7 +241,7 @@ def test_a_corpus_is_added_and_shares_change_on_the_way(
         with pytest.raises(TrainingError, match="change changes them"):
             small(tmp_path / "run", **given)
         with pytest.raises(TrainingInterrupted):
-            small(tmp_path / "run", change=True, callbacks=stop_after(step), **given)
+            small(tmp_path / "run", change=True, reporter=stop_after(step), **given)
     small(tmp_path / "run", **given)
 
     changes = changes_of(tmp_path / "run")

@@ -16,8 +16,9 @@ from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.pretraining_arguments import LanguageModelArguments
 from tidybert.pretraining.pretraining_job import PretrainingJob
 from tidybert.pretraining.pretraining_run import run_pretraining
+from tidybert.system.reporter import Reporter
 from tidybert.training.interruption import TrainingInterrupted
-from tidybert.training.reports import StepReport, TrainingCallbacks
+from tidybert.training.reports import StepReport
 
 TEXT = "the red cat saw\nthe old dog\n\nwe don't see a hen in 1,000 days\n"
 
@@ -29,9 +30,9 @@ def train(data: Path, run: Path, **given: Any) -> Any:
     )  # fmt: skip
     options = NextTokenOptions(max_seq_length=32, positions=given.pop("positions", "sinusoidal"))
     size = given.pop("model", "transformer-tiny")
-    callbacks = given.pop("callbacks", None)
+    reporter = given.pop("reporter", None)
     job = PretrainingJob(size, data, arguments, instances=options, out=run, device="cpu", **given)
-    return run_pretraining(job, callbacks)
+    return run_pretraining(job, reporter)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_a_stopped_run_ends_with_the_same_bits(
 
     whole = train(corpus, tmp_path / "whole", **given)
     with pytest.raises(TrainingInterrupted):
-        train(corpus, tmp_path / "run", callbacks=TrainingCallbacks(step=stop), **given)
+        train(corpus, tmp_path / "run", reporter=Reporter(step=stop), **given)
     unfinished = find_unfinished(tmp_path / "run")
     assert unfinished is not None
     assert unfinished.command().startswith("tidybert train-lm --config ")

@@ -21,8 +21,8 @@ from tidybert.pretraining.pretraining_objective import (
     loss_parts,
     micro_batch_tokens,
 )
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.training.distributed import Processes
-from tidybert.training.reports import TrainingCallbacks
 
 
 class Device:
@@ -133,7 +133,7 @@ def test_auto_is_refused_where_a_device_holds_a_share_of_the_model(
                 InstanceOptions(),
                 MaskingOptions(),
                 Processes(size=2),
-                print,
+                SILENT,
             ),
             torch.device("cuda"),
         )
@@ -148,7 +148,7 @@ def test_on_a_cpu_auto_is_the_default_and_is_told(
         tmp_path / "run",
         micro_batch="auto",
         max_steps=1,
-        callbacks=TrainingCallbacks(note=notes.append),
+        reporter=Reporter(note=notes.append),
     )
 
     assert "micro_batch='auto': 4,096, because the device is cpu" in map(in_python, notes)
@@ -188,7 +188,7 @@ def test_auto_tries_the_longest_sequences_and_leaves_the_model_as_it_was(
             InstanceOptions(max_seq_length=16, objective=objective),
             MaskingOptions(),
             Processes(),
-            notes.append,
+            Reporter(note=notes.append),
         ),
         torch.device("cuda"),
     )

@@ -18,9 +18,10 @@ from tidybert.pretraining.batches.instances import PretrainingInstances
 from tidybert.pretraining.batches.stream import InstanceStream, MixedInstances, position_of
 from tidybert.pretraining.weighted_data import weighted_corpora, weighted_path
 from tidybert.reporting.pretraining_curves import write_curves
+from tidybert.system.reporter import Reporter
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted
-from tidybert.training.reports import StepReport, TrainingCallbacks
+from tidybert.training.reports import StepReport
 
 Small = Callable[..., Any]
 
@@ -143,7 +144,7 @@ def test_a_run_resumes_with_the_same_bits_and_measures_each_corpus(
             raise TrainingInterrupted("stopped", 130)
 
     with pytest.raises(TrainingInterrupted):
-        small(tmp_path / "run", **given, callbacks=TrainingCallbacks(step=stop))
+        small(tmp_path / "run", **given, reporter=Reporter(step=stop))
     resumed = small(tmp_path / "run", **given, resume=True)
 
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
@@ -163,7 +164,7 @@ def test_a_run_resumes_with_the_same_bits_and_measures_each_corpus(
     assert json.loads((tmp_path / "run" / "arguments.json").read_text())["data"] == data
     # The same corpora in other shares are another run.
     with pytest.raises(TrainingInterrupted):
-        small(tmp_path / "other", **given, callbacks=TrainingCallbacks(step=stop))
+        small(tmp_path / "other", **given, reporter=Reporter(step=stop))
     with pytest.raises(TrainingError, match=r"shares of 0.75, 0.25 before, shares of 0.5, 0.5 now"):
         small(tmp_path / "other", **{**given, "data": [corpus, books]}, resume=True)
 
@@ -211,5 +212,5 @@ def test_what_cannot_be_mixed_is_refused_before_the_first_step(
     with pytest.raises(UsageError, match="name a directory"):
         small(tmp_path / "run", data=[])
     notes: list[str] = []
-    weighted_corpora([corpus, books], notes.append)
+    weighted_corpora([corpus, books], Reporter(note=notes.append))
     assert any("different fractions" in line for line in notes)

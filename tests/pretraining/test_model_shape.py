@@ -15,7 +15,7 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import ConfigError, UsageError
 from tidybert.pretraining.pretraining_job import ModelShape, is_new, new_config
 from tidybert.pretraining.throughput import estimate
-from tidybert.training.reports import TrainingCallbacks
+from tidybert.system.reporter import Reporter
 
 Small = Callable[..., Any]
 
@@ -63,7 +63,7 @@ def test_a_run_from_a_config_without_weights(
         model=str(file),
         max_steps=2,
         shape=ModelShape(layers=2, max_positions=40),
-        callbacks=TrainingCallbacks(note=notes.append),
+        reporter=Reporter(note=notes.append),
     )
 
     written = json.loads((tmp_path / "run" / "config.json").read_text())

@@ -30,12 +30,13 @@ from tidybert.pretraining.pretraining_arguments import (
 )
 from tidybert.pretraining.pretraining_objective import loss_parts
 from tidybert.storage.json_objects import json_checksum
+from tidybert.system.reporter import Reporter
 from tidybert.tokenization import BertTokenizer
 from tidybert.training import precision as precision_module
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.optimization import begin_step
-from tidybert.training.reports import StepReport, TrainingCallbacks
+from tidybert.training.reports import StepReport
 
 Small = Callable[..., Any]
 LOSS = "tidybert.pretraining.pretraining_objective.loss_parts"
@@ -45,12 +46,12 @@ def weights_of(run: Path) -> bytes:
     return (run / "model.safetensors").read_bytes()
 
 
-def at_step(step: int, action: Callable[[], None]) -> TrainingCallbacks:
+def at_step(step: int, action: Callable[[], None]) -> Reporter:
     def report(done: StepReport) -> None:
         if done.step == step:
             action()
 
-    return TrainingCallbacks(step=report)
+    return Reporter(step=report)
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -146,7 +147,7 @@ def test_a_stopped_run_ends_with_the_same_bits(small: Small, tmp_path: Path) -> 
         run = tmp_path / f"stopped at {step}"
         stop = at_step(step, lambda: signal.raise_signal(signal.SIGTERM))
         with pytest.raises(TrainingInterrupted) as caught:
-            small(run, **given, callbacks=stop)
+            small(run, **given, reporter=stop)
         assert caught.value.exit_status == 128 + signal.SIGTERM
         result = small(run, **given, resume=True)
 
@@ -163,7 +164,7 @@ def test_a_stopped_run_with_muon_ends_with_the_same_bits(
 
     stop = at_step(5, lambda: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(TrainingInterrupted):
-        small(tmp_path / "run", callbacks=stop, **given)
+        small(tmp_path / "run", reporter=stop, **given)
     small(tmp_path / "run", resume=True, **given)
 
     assert weights_of(tmp_path / "run") == weights_of(tmp_path / "whole")
@@ -172,7 +173,7 @@ def test_a_stopped_run_with_muon_ends_with_the_same_bits(
 def stopped_at(step: int, small: Small, run: Path, **given: Any) -> None:
     stop = at_step(step, lambda: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(TrainingInterrupted):
-        small(run, callbacks=stop, **given)
+        small(run, reporter=stop, **given)
 
 
 def test_settings_of_memory_may_change_on_the_way(small: Small, tmp_path: Path) -> None:
@@ -182,8 +183,8 @@ def test_settings_of_memory_may_change_on_the_way(small: Small, tmp_path: Path) 
     small(tmp_path / "whole", dropout=0.0)
     stopped_at(5, small, tmp_path / "run", dropout=0.0)
 
-    note = TrainingCallbacks(note=told.append)
-    given = {"dropout": 0.0, "resume": True, "callbacks": note}
+    note = Reporter(note=told.append)
+    given = {"dropout": 0.0, "resume": True, "reporter": note}
     small(tmp_path / "run", **given, **memory, **intervals)
 
     assert "resuming after step 5 of 12" in told
@@ -237,17 +238,17 @@ def test_a_damaged_corpus_is_found_before_the_first_step(
     damaged: Path, small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    steps = TrainingCallbacks(note=told.append, step=lambda _done: told.append("a step"))
+    steps = Reporter(note=told.append, step=lambda _done: told.append("a step"))
     monkeypatch.setattr("tidybert.pretraining.pretraining_run._NOTE_SECONDS", 0.0)
 
     with pytest.raises(DataError, match=r"train-00000\.tokens: its sha256 is"):
-        small(tmp_path / "run", data=damaged, callbacks=steps)
+        small(tmp_path / "run", data=damaged, reporter=steps)
 
     assert "a step" not in told
     assert not (tmp_path / "run").exists()
-    small(tmp_path / "run", data=damaged, callbacks=steps, verify=False, max_steps=1)
+    small(tmp_path / "run", data=damaged, reporter=steps, verify=False, max_steps=1)
     assert not any("sha256" in line for line in told)
-    small(tmp_path / "other", callbacks=steps, max_steps=1)
+    small(tmp_path / "other", reporter=steps, max_steps=1)
     shown = "comparing the corpus with its sha256: 0.0 of 0.0 GB (verify=False leaves it out)"
     assert shown in told
 
@@ -287,8 +288,8 @@ def test_mixed_precision_learns_alike(
     given = {"optimizer": optimizer, "dropout": 0.0}
     for precision in ("float32", "bfloat16"):
         notes: list[str] = []
-        callbacks = TrainingCallbacks(note=notes.append)
-        small(tmp_path / precision, precision=precision, callbacks=callbacks, **given)
+        reporter = Reporter(note=notes.append)
+        small(tmp_path / precision, precision=precision, reporter=reporter, **given)
         assert any("1.6 times as long" in each for each in notes) == (precision == "bfloat16")
 
     a, b = (
@@ -397,7 +398,7 @@ def test_steps_that_are_not_finite_update_nothing_and_are_counted(
         bad.report(done)
         updated.append(done.updated)
 
-    result = small(tmp_path / "run", callbacks=TrainingCallbacks(step=report))
+    result = small(tmp_path / "run", reporter=Reporter(step=report))
 
     assert result.num_bad_steps == 2
     assert [number for number, each in enumerate(updated, start=1) if not each] == [5, 8]
@@ -418,7 +419,7 @@ def test_steps_read_late_are_the_same_steps(
         monkeypatch.setattr(LOSS, bad)
         result = small(
             run,
-            callbacks=TrainingCallbacks(step=bad.report),
+            reporter=Reporter(step=bad.report),
             eval_steps=99,
             save_steps=99,
             logging_steps=1,
@@ -450,10 +451,10 @@ def test_a_bad_step_that_is_done_again_is_noted_once(
             signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(TrainingInterrupted):
-        small(run, callbacks=TrainingCallbacks(step=report), **given)
+        small(run, reporter=Reporter(step=report), **given)
     # As if it had been killed before it could write this one.
     shutil.rmtree(run / "checkpoints" / "step-9")
-    result = small(run, callbacks=TrainingCallbacks(step=bad.report), resume=True, **given)
+    result = small(run, reporter=Reporter(step=bad.report), resume=True, **given)
 
     assert [line["step"] for line in lines_of(run / "bad_steps.jsonl")] == [5, 8]
     assert result.num_bad_steps == 2
@@ -498,7 +499,7 @@ def test_a_model_is_trained_further_with_the_heads_it_has(
         tmp_path / "second",
         model=tmp_path / "first",
         max_steps=1,
-        callbacks=TrainingCallbacks(note=notes.append),
+        reporter=Reporter(note=notes.append),
     )
 
     assert "new: none; ignored: none" in notes[0]
@@ -619,7 +620,7 @@ def test_the_share_of_the_peak_is_logged_where_the_peak_is_known(
         max_steps=4,
         long_share=0.5,
         long_seq_length=31,
-        callbacks=TrainingCallbacks(note=notes.append, step=reports.append),
+        reporter=Reporter(note=notes.append, step=reports.append),
     )
 
     lengths = [32, 32, 31, 31]

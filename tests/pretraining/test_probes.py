@@ -14,7 +14,7 @@ from sklearn.model_selection import cross_val_score
 from tidybert import Embedder
 from tidybert.errors import DataError, UsageError
 from tidybert.reporting.pretraining_curves import run_picture
-from tidybert.training.reports import TrainingCallbacks
+from tidybert.system.reporter import Reporter
 
 Small = Callable[..., Any]
 
@@ -46,7 +46,7 @@ def test_probes_are_logged_and_change_no_bit(
     other.write_bytes(labelled.read_bytes())
     probe = [str(labelled), str(other)]
 
-    result = small(tmp_path / "probed", probe=probe, callbacks=TrainingCallbacks(note=notes.append))
+    result = small(tmp_path / "probed", probe=probe, reporter=Reporter(note=notes.append))
     small(tmp_path / "plain")
 
     scores = [line["eval_probe_animals"] for line in evaluations(tmp_path / "probed")]

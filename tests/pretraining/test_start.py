@@ -13,7 +13,7 @@ import torch
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import UsageError
-from tidybert.training.reports import TrainingCallbacks
+from tidybert.system.reporter import Reporter
 
 Small = Callable[..., Any]
 
@@ -27,9 +27,9 @@ def first_step(run: Path) -> dict[str, float]:
 
 def test_words_begin_as_often_as_they_are(small: Small, corpus: Path, tmp_path: Path) -> None:
     notes: list[str] = []
-    tell = TrainingCallbacks(note=notes.append)
+    tell = Reporter(note=notes.append)
     given = {"model": "tiny", "max_steps": 1, "learning_rate": 1e-30, "dropout": 0.0}
-    small(tmp_path / "corpus", **given, callbacks=tell)
+    small(tmp_path / "corpus", **given, reporter=tell)
     small(tmp_path / "random", **given, initial_weights="random")
 
     shards = TokenCorpus(corpus)
@@ -64,9 +64,9 @@ def test_a_stopped_run_goes_on_from_its_own_weights(small: Small, tmp_path: Path
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        small(tmp_path / "run", **given, callbacks=TrainingCallbacks(step=stop))
+        small(tmp_path / "run", **given, reporter=Reporter(step=stop))
     notes: list[str] = []
-    small(tmp_path / "run", **given, resume=True, callbacks=TrainingCallbacks(note=notes.append))
+    small(tmp_path / "run", **given, resume=True, reporter=Reporter(note=notes.append))
 
     whole, resumed = (read_tensors(tmp_path / name) for name in ("whole", "run"))
     for name, tensor in whole.items():
@@ -78,7 +78,7 @@ def test_a_stopped_run_goes_on_from_its_own_weights(small: Small, tmp_path: Path
 
 def test_weights_that_are_gone_on_with_are_left_as_they_are(small: Small, tmp_path: Path) -> None:
     notes: list[str] = []
-    small(tmp_path / "run", max_steps=1, callbacks=TrainingCallbacks(note=notes.append))
+    small(tmp_path / "run", max_steps=1, reporter=Reporter(note=notes.append))
     assert not any("start from the corpus" in note for note in notes)
     assert json.loads((tmp_path / "run" / "arguments.json").read_text())["initial_weights"] is None
 

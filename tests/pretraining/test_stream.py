@@ -20,7 +20,7 @@ from tidybert.pretraining.batches.instances import PretrainingInstances
 from tidybert.pretraining.batches.pretraining_batch import Position
 from tidybert.pretraining.batches.stream import InstanceStream
 from tidybert.pretraining.pretraining_objective import loss_parts
-from tidybert.training.reports import TrainingCallbacks
+from tidybert.system.reporter import Reporter
 
 Small = Callable[..., Any]
 
@@ -109,7 +109,7 @@ def test_a_run_with_padding_has_the_losses_of_one_without(
         tmp_path / "padded",
         **arguments,
         compile=True,
-        callbacks=TrainingCallbacks(note=notes.append),
+        reporter=Reporter(note=notes.append),
     )
 
     logged = {

@@ -16,6 +16,7 @@ from tidybert.storage import part_file
 from tidybert.storage.output_lock import journal_of, output_lock
 from tidybert.storage.own_files import GrowingFile
 from tidybert.storage.part_file import Form, Written, grow_file, has_part, new_file
+from tidybert.system.reporter import Reporter
 
 SETTINGS = {"weights": "abc", "layers": (1, 2)}
 
@@ -67,7 +68,7 @@ def test_only_a_finished_file_has_the_name(target: Path) -> None:
     def advance(num_items: int) -> None:
         told.append((num_items, has_part(target), target.exists()))
 
-    written = grow(target, [b"one", b"two"], advance=advance)
+    written = grow(target, [b"one", b"two"], reporter=Reporter(advance=advance))
 
     assert told == [(0, False, False), (1, True, False), (2, True, False)]
     assert written == Written(2, 1, 0)
@@ -120,7 +121,7 @@ def test_a_kill_costs_what_was_not_saved(
 
     child = os.fork()
     if not child:
-        grow(target, [b"one", b"two" * 100_000], advance=advance)
+        grow(target, [b"one", b"two" * 100_000], reporter=Reporter(advance=advance))
     os.waitpid(child, 0)
     assert (part_of(target).stat().st_size > 100_000) == (killed_after == 2)
 
@@ -163,7 +164,7 @@ def test_a_kill_after_the_name_was_given_leaves_nothing_to_resume(target: Path) 
 
 def test_a_file_that_came_in_the_meantime_stays(target: Path) -> None:
     with pytest.raises(DiskError, match=r"by somebody else in the meantime.* work is .*\.part"):
-        grow(target, [b"one"], advance=lambda _: target.write_bytes(b"mine"))
+        grow(target, [b"one"], reporter=Reporter(advance=lambda _: target.write_bytes(b"mine")))
     assert target.read_bytes() == b"mine"
     assert has_part(target)
 

@@ -13,9 +13,9 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.modeling import BertForSequenceClassification
+from tidybert.system.reporter import Reporter
 from tidybert.training.fine_tuning import FineTuning
 from tidybert.training.loop import TrainingLoop
-from tidybert.training.reports import TrainingCallbacks
 from tidybert.training.training_arguments import TrainingArguments
 
 
@@ -73,16 +73,23 @@ def make_trainer(
         options = {name: given.pop(name) for name in ("evaluate", "metric") if name in given}
         of_run = {name: given.pop(name) for name in ("run", "identity") if name in given}
         called = {"report": "step", "report_metrics": "metrics", "note": "note"}
-        callbacks = {called[name]: given.pop(name) for name in called if name in given}
+        reporter = {called[name]: given.pop(name) for name in called if name in given}
         model = given.pop("model", None) or make_model(given.pop("dropout", 0.1))
         features = given.pop("features", None) or make_features(26)
         loss = given.pop("loss", weighted_loss)
         arguments = TrainingArguments(
             **{"train_batch_size": 4, "num_train_epochs": 2, "learning_rate": 1e-3, **given}
         )
-        told = TrainingCallbacks(**callbacks)
-        tuning = FineTuning(model, features, loss, arguments, note=told.tell, **options)
-        return TrainingLoop(tuning, callbacks=told, **of_run)
+        told = Reporter(**reporter)
+        tuning = FineTuning(
+            model,
+            features,
+            loss,
+            arguments,
+            reporter=Reporter(note=told.tell, spell=str),
+            **options,
+        )
+        return TrainingLoop(tuning, reporter=told, **of_run)
 
     return make
 

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from tidybert.errors import DivergedError, TrainingError
 from tidybert.storage.json_objects import json_checksum
+from tidybert.system.reporter import Reporter
 from tidybert.training.distributed import Processes
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.objective import LoopSettings, Objective, Work
-from tidybert.training.reports import Measured, StepReport, TrainingCallbacks
+from tidybert.training.reports import Measured, StepReport
 from tidybert.training.runs.run_checkpoints import Checkpoint
 
 SETTINGS = {"num_steps": 40, "eval_steps": 10, "save_steps": 10, "logging_steps": 1}
@@ -82,8 +83,8 @@ def weights(loop: TrainingLoop[LineFit]) -> list[float]:
     return [each.item() for each in loop.objective.model.parameters()]
 
 
-def at_step(step: int, act: Callable[[], None]) -> TrainingCallbacks:
-    return TrainingCallbacks(step=lambda done: act() if done.step == step else None)
+def at_step(step: int, act: Callable[[], None]) -> Reporter:
+    return Reporter(step=lambda done: act() if done.step == step else None)
 
 
 @pytest.fixture(params=[0, 1], ids=["read at once", "read late"])
@@ -97,10 +98,10 @@ def late(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
 def test_it_fits_and_tells_every_step_once_and_in_order(late: int, tmp_path: Path) -> None:
     reports: list[StepReport] = []
     told: list[tuple[int, float]] = []
-    callbacks = TrainingCallbacks(
+    reporter = Reporter(
         step=reports.append, metrics=lambda step, found: told.append((step, found["loss"]))
     )
-    loop = TrainingLoop(LineFit(), run=tmp_path, callbacks=callbacks)
+    loop = TrainingLoop(LineFit(), run=tmp_path, reporter=reporter)
 
     result = loop.train()
 
@@ -131,9 +132,9 @@ def test_a_stopped_run_ends_with_the_same_bits(
     (tmp_path / "whole").mkdir()
     (tmp_path / "run").mkdir()
     expected = whole.train()
-    callbacks = at_step(stop, lambda: signal.raise_signal(signal.SIGTERM))
+    reporter = at_step(stop, lambda: signal.raise_signal(signal.SIGTERM))
     with pytest.raises(TrainingInterrupted) as stopped:
-        TrainingLoop(LineFit(**given), run=tmp_path / "run", callbacks=callbacks).train()
+        TrainingLoop(LineFit(**given), run=tmp_path / "run", reporter=reporter).train()
 
     objective = LineFit(**given)
     loop = TrainingLoop(objective, run=tmp_path / "run")
@@ -156,7 +157,7 @@ def test_the_best_weights_come_back_though_later_ones_are_worse(
     on_disk: bool, late: int, tmp_path: Path
 ) -> None:
     loop = TrainingLoop(LineFit(scores={20: -1.0}), run=tmp_path if on_disk else None)
-    first = TrainingLoop(LineFit(), callbacks=at_step(20, stop_here))
+    first = TrainingLoop(LineFit(), reporter=at_step(20, stop_here))
     with pytest.raises(KeyError):
         first.train()
 
@@ -179,7 +180,7 @@ def test_patience_counts_evaluations_since_the_best(patience: int | None, steps:
 
 
 def test_it_stops_at_the_first_loss_that_is_not_finite(late: int, tmp_path: Path) -> None:
-    good = TrainingLoop(LineFit(bad=[13]), callbacks=at_step(12, stop_here))
+    good = TrainingLoop(LineFit(bad=[13]), reporter=at_step(12, stop_here))
     loop = TrainingLoop(LineFit(bad=[13]), run=tmp_path)
     with pytest.raises(DivergedError, match=r"at step 13 of 40 the loss is nan .* step 13\. Try"):
         loop.train()
@@ -198,7 +199,7 @@ def test_bad_steps_that_are_allowed_change_nothing_and_are_listed(
 ) -> None:
     reports: list[StepReport] = []
     objective = LineFit(bad=[3, 4, 6, 7, 9], max_bad_steps=3)
-    loop = TrainingLoop(objective, run=tmp_path, callbacks=TrainingCallbacks(step=reports.append))
+    loop = TrainingLoop(objective, run=tmp_path, reporter=Reporter(step=reports.append))
 
     result = loop.train()
 
@@ -237,7 +238,7 @@ def test_minutes_save_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
         loop.record, "save", lambda *given: (saved.append(loop.state.step), save(*given))
     )
     loop._saved_at = 0.0
-    loop.callbacks = at_step(5, lambda: clock.__setitem__(0, 61.0))
+    loop.reporter = at_step(5, lambda: clock.__setitem__(0, 61.0))
 
     loop.train()
 

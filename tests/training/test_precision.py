@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tidybert.errors import UsageError, in_python
+from tidybert.system.reporter import Reporter
 from tidybert.training import precision
 from tidybert.training.precision import is_mixed, note_slow_bfloat16
 
@@ -45,7 +46,7 @@ def test_bfloat16_that_loses_its_trial_is_noted(
     monkeypatch.setattr(precision, "_trial", lambda: slower)
     notes: list[str] = []
 
-    note_slow_bfloat16(torch.device(device), mixed, notes.append)
+    note_slow_bfloat16(torch.device(device), mixed, Reporter(note=notes.append))
 
     assert [in_python(each) for each in notes] == is_noted * [
         "precision='bfloat16': products take 1.6 times as long as in float32 on this processor"

@@ -4,7 +4,7 @@ import json
 import resource
 from pathlib import Path
 
-from tidybert.training.reports import Notes
+from tidybert.system.reporter import Reporter
 from tidybert.training.trackers import MetricsLog
 
 
@@ -45,7 +45,7 @@ def test_without_a_run_nothing_is_kept(tmp_path: Path) -> None:
 
 def test_a_full_disk_ends_no_log_and_loses_no_line(tmp_path: Path) -> None:
     said: list[str] = []
-    log = MetricsLog(tmp_path, tell=said.append)
+    log = MetricsLog(tmp_path, reporter=Reporter(note=said.append, spell=str))
     log.write({"step": 1})
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     # The file takes three more bytes, so that a part of a line is written.
@@ -70,12 +70,12 @@ def test_a_note_that_cannot_be_written_ends_nothing() -> None:
     def note(_line: str) -> None:
         raise OSError("the disk is full")
 
-    Notes(note).tell("step 3")
+    Reporter(note).tell("step 3")
 
 
 def test_lines_of_a_damaged_log_are_counted_and_a_number_is_never_nan(tmp_path: Path) -> None:
     told: list[str] = []
-    log = MetricsLog(tmp_path, tell=told.append)
+    log = MetricsLog(tmp_path, reporter=Reporter(note=told.append, spell=str))
     log.write({"step": 1, "loss": float("nan")})
     good = log.path.read_bytes() if log.path else b""
     assert good == b'{"step": 1, "loss": null}\n'

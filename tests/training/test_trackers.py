@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tidybert.errors import UsageError
+from tidybert.system.reporter import Reporter
 from tidybert.training.trackers import tracked
 
 ARGUMENTS = {"task": "pretrain", "seed": 42, "record": {"seconds": 1}}
@@ -51,7 +52,7 @@ def own(monkeypatch: pytest.MonkeyPatch) -> list[Kept]:
 
 
 def test_a_function_of_any_package_is_a_tracker(run: Path, own: list[Kept]) -> None:
-    with tracked(run, ["our_package:begin"], print) as track:
+    with tracked(run, ["our_package:begin"], Reporter(note=print)) as track:
         assert track is not None
         assert not own  # RUN must be empty until training has begun
         track({"train/loss": 2.0}, 1)
@@ -65,7 +66,7 @@ def test_a_function_of_any_package_is_a_tracker(run: Path, own: list[Kept]) -> N
 
 def test_a_tracker_that_fails_is_told_once_and_ends_nothing(run: Path, own: list[Kept]) -> None:
     told: list[str] = []
-    with tracked(run, ["our_package:begin"], told.append) as track:
+    with tracked(run, ["our_package:begin"], Reporter(note=told.append)) as track:
         assert track is not None
         for step in range(1, 6):
             track({"train/loss": 1.0}, step)
@@ -84,12 +85,12 @@ def test_a_tracker_that_fails_is_told_once_and_ends_nothing(run: Path, own: list
     ],
 )
 def test_what_is_no_tracker_is_refused(run: Path, name: str, message: str) -> None:
-    with pytest.raises(UsageError, match=message), tracked(run, [name], print):
+    with pytest.raises(UsageError, match=message), tracked(run, [name], Reporter(note=print)):
         pass
 
 
 def test_nothing_is_tracked_where_none_is_named(run: Path) -> None:
-    with tracked(run, None, print) as track:
+    with tracked(run, None, Reporter(note=print)) as track:
         assert track is None
 
 
@@ -100,7 +101,7 @@ def test_mlflow_keeps_the_figures_in_a_local_folder(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     told: list[str] = []
 
-    with tracked(run, ["mlflow"], told.append) as track:
+    with tracked(run, ["mlflow"], Reporter(note=told.append)) as track:
         assert track is not None
         track({"train/loss": 2.0, "train/mlm_loss": 1.0}, 1)
         track({"train/loss": 1.0}, 2)
@@ -121,7 +122,7 @@ def test_wandb_keeps_the_figures_in_a_local_folder(
     monkeypatch.setenv("WANDB_SILENT", "true")
     told: list[str] = []
 
-    with tracked(run, ["wandb"], told.append) as track:
+    with tracked(run, ["wandb"], Reporter(note=told.append)) as track:
         assert track is not None
         track({"train/loss": 2.0}, 1)
         track({"train/loss": 1.0}, 2)

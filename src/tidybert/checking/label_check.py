@@ -26,6 +26,7 @@ from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import OpenedModel, fitting_length
 from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.modeling.kernels.nearest_vectors import top_k
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tasks.answers import softmax
 from tidybert.tasks.task import AnyTask
 from tidybert.tasks.text_task import TextTask
@@ -99,7 +100,7 @@ def out_of_fold(
     vectors: Floats,
     features: Sequence[Features],
     folds: Indices,
-    advance: Callable[[int], None] = lambda num_done: None,
+    reporter: Reporter = SILENT,
 ) -> Floats:
     """(N, C) probabilities of classes, each row from the probe of the other folds.
 
@@ -118,7 +119,7 @@ def out_of_fold(
         probe = fitted(task, vectors, features, np.flatnonzero(folds != fold))
         found[held_out] = probabilities(probe, vectors[held_out])
         num_done += len(held_out)
-        advance(num_done)
+        reporter.advance(num_done)
     return found
 
 
@@ -148,8 +149,6 @@ LEAKED: Final = 0.95
 RELIABLE: Final = 0.9
 """Share of labels that the probe must agree with for most suspicions to be wrong labels."""
 SHOWN_PAIRS: Final = 15
-
-Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)
@@ -188,20 +187,20 @@ def single_texts(examples: Sequence[TextExample]) -> list[TextExample]:
 
 
 def text_vectors(
-    embedder: Embedder, features: Sequence[Features], num_examples: int, advance: Advance
+    embedder: Embedder, features: Sequence[Features], num_examples: int, reporter: Reporter
 ) -> Floats:
     """(N, H): a vector an example, the mean over its windows; ``features`` of ``single_texts``."""
     sides = 1 + int(any(one.example >= num_examples for one in features))
     sums = np.zeros((sides * num_examples, embedder.dimension), dtype=np.float32)
     if features:
         number = [one.example for one in features]
-        np.add.at(sums, number, embedder.vectors(features, advance))
+        np.add.at(sums, number, embedder.vectors(features, reporter))
         sums /= np.bincount(number, minlength=len(sums))[:, None].astype(np.float32)
     return np.concatenate(np.split(sums, sides), axis=1)
 
 
 def label_probabilities(
-    task: TextTask, data: TrainingData[TextExample], vectors: Floats, advance: Advance
+    task: TextTask, data: TrainingData[TextExample], vectors: Floats, reporter: Reporter
 ) -> Floats:
     """(N, C), of each training text from the probe of the folds without it.
 
@@ -210,7 +209,7 @@ def label_probabilities(
     features = first_features(data.train_features)
     labels = np.array([one.label for one in features], dtype=np.int64)
     folds = fold_numbers([task.identity(one) for one in data.train], labels)
-    return out_of_fold(task, vectors, features, folds, advance)
+    return out_of_fold(task, vectors, features, folds, reporter)
 
 
 def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -> dict[str, Any]:
@@ -379,7 +378,7 @@ def _label(one: TextExample) -> str:
 CHECK_VERSION: Final = 1
 _MESSAGES: Final = ("facts", "errors", "warnings")
 
-Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+Progress = Callable[[str, int], AbstractContextManager[Reporter]]
 """Takes a title and a total, and gives a function that takes how many texts are done."""
 
 
@@ -434,7 +433,7 @@ def check_examples(
     max_seq_length: int | None = None,
     device: str = "auto",
     allow_pickle: bool = False,
-    progress: Progress = lambda _title, _total: nullcontext(lambda _done: None),
+    progress: Progress = lambda _title, _total: nullcontext(SILENT),
 ) -> Findings:
     """Make the checks of fine-tuning, and look at the labels with the frozen encoder of ``model``.
 
@@ -472,8 +471,8 @@ def check_examples(
 
     def vectors_of(name: str, examples: Sequence[Any]) -> Any:
         features = features_of(single_texts(examples))
-        with progress(f"encoding {name}", len(features)) as advance:
-            return text_vectors(embedder, features, len(examples), advance)
+        with progress(f"encoding {name}", len(features)) as reporter:
+            return text_vectors(embedder, features, len(examples), reporter)
 
     inputs = task.inputs_of(train)
     for part in (data.held_out, pool or ()):
@@ -490,8 +489,8 @@ def check_examples(
         return Findings(
             report, **duplicates, not_looked_for=f"wrong labels: not for {task.name} yet"
         )
-    with progress("fitting probes", len(train)) as advance:
-        p = label_probabilities(task, data, vectors.compared().train, advance)
+    with progress("fitting probes", len(train)) as reporter:
+        p = label_probabilities(task, data, vectors.compared().train, reporter)
     labels = label_findings(task, data, p)
     found = Findings(report, labels, **duplicates)
     if pool is None:

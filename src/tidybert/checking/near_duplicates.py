@@ -4,7 +4,7 @@ The products are computed in blocks, so memory grows with the number of texts an
 square.  N texts, H width.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -16,6 +16,7 @@ import torch
 from tidybert.files.text_examples import TextExample
 from tidybert.modeling.kernels.linear import product
 from tidybert.modeling.kernels.threads import map_on_threads
+from tidybert.system.reporter import SILENT, Reporter
 
 Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
@@ -51,9 +52,7 @@ class Groups:
     cosine: Floats
 
 
-def group_alike(
-    vectors: Floats, threshold: float, advance: Callable[[int], None] = lambda num_done: None
-) -> Groups:
+def group_alike(vectors: Floats, threshold: float, reporter: Reporter = SILENT) -> Groups:
     """Groups of ``directions`` (N, H) with a cosine of at least ``threshold``.
 
     Calls ``advance`` with the number of texts that have been compared with all.
@@ -66,7 +65,7 @@ def group_alike(
             _tie(found.group, pairs.first, pairs.second)
             for each in pairs.best:
                 _keep_nearest(found, *each, threshold)
-        advance(min(start + _BLOCK, count))
+        reporter.advance(min(start + _BLOCK, count))
     return found
 
 

@@ -23,7 +23,7 @@ import typer
 from typer.core import TyperCommand
 
 from tidybert.catalog import find_model
-from tidybert.cli.output import choose_notes, note
+from tidybert.cli.output import SHELL, choose_notes, note
 from tidybert.errors import UsageError, suggestion
 from tidybert.inference.options import AnswerOptions
 from tidybert.options import choices_of, declared, named, option, plain_help, texts
@@ -233,7 +233,7 @@ class AnswerFlags(AnswerOptions, DeviceFlag):
             from tidybert.inference.loading import choose_device
             from tidybert.training.precision import note_slow_bfloat16
 
-            note_slow_bfloat16(choose_device(self.device), True, note)
+            note_slow_bfloat16(choose_device(self.device), True, SHELL)
 
 
 @dataclass(frozen=True, kw_only=True)

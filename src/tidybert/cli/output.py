@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from tidybert.errors import UsageError, in_shell
 from tidybert.files.reading import ReadOptions
 from tidybert.storage.json_objects import plain_json
+from tidybert.system.reporter import Reporter
 from tidybert.system.terminal import printable, printable_json
 
 if TYPE_CHECKING:
@@ -52,6 +53,10 @@ def note(*lines: str) -> None:
     """Print lines for the person at the terminal, on stderr; --quiet leaves them out."""
     if not _is_quiet:
         complain(*lines)
+
+
+SHELL: Final = Reporter(note=note, spell=in_shell)
+"""Lines of text on stderr, with flags as the shell spells them."""
 
 
 def say(text: str) -> None:

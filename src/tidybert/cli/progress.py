@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 from tidybert.cli.output import MAX_WIDTH, clock, is_quiet, note
 from tidybert.errors import in_shell
 from tidybert.system.cores import load_note
+from tidybert.system.reporter import Reporter
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
     from tidybert.corpus.documents import CorpusReport, Document
-    from tidybert.finetuning.finetuning_run import Callbacks
     from tidybert.training.reports import StepReport
     from tidybert.training.trackers import Track
 
@@ -142,23 +142,26 @@ def shown_reading(
 
 
 @contextmanager
-def shown_texts(title: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Gives a function that takes how many texts are done, and shows it."""
+def shown_texts(title: str, total: int | None = None) -> Iterator[Reporter]:
+    """Gives a reporter that shows how many texts are done."""
     of = "" if total is None else f" of {total:,}"
     with shown_progress(title) as show:
-        yield lambda done: show(done, total, lambda _, rate: f"{done:,}{of} texts, {rate:.1f}/s")
+        yield Reporter(
+            advance=lambda done: show(
+                done, total, lambda _, rate: f"{done:,}{of} texts, {rate:.1f}/s"
+            )
+        )
 
 
 @contextmanager
 def shown_training(
     metric: str, batch_size: int, track: "Track | None" = None
-) -> "Iterator[Callbacks]":
-    """Callbacks of a fine-tuning: a bar for the steps, and a line for each evaluation.
+) -> "Iterator[Reporter]":
+    """Reporter of a fine-tuning: a bar for the steps, and a line for each evaluation.
 
     Each line shows ``metric`` on dev.  It repeats the bar's figures, because not every
     stderr has a bar.
     """
-    from tidybert.finetuning.finetuning_run import Callbacks
 
     if busy := load_note():
         note(busy)
@@ -189,6 +192,6 @@ def shown_training(
             text = f"contrastive training, loss {done.loss:.4f}"
             show(done.step, done.num_steps, lambda _, _rate: text)
 
-        yield Callbacks(
+        yield Reporter(
             note, in_shell, first_step=first_step, step=step, metrics=metrics, track=track
         )

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,8 +86,8 @@ def run_text_job(
             total = sum(1 for _ in texts(report)) if Path(file).is_file() else None
             left = texts(report if total is None else ReadReport())
             stopped = resumable(out, resume) if hasattr(given, "resume") else nullcontext()
-            with stopped, shown_texts(title, total) as advance:
-                written = job.write(opened, left, out, resume=resume, advance=advance)
+            with stopped, shown_texts(title, total) as reporter:
+                written = job.write(opened, left, out, resume=resume, reporter=reporter)
         seconds = time.monotonic() - begun
     note_reading(report, written.num_truncated, written.num_texts, job.cut(opened))
     return TextsDone(opened, written, seconds)
@@ -113,15 +113,14 @@ def run_on_cluster(
         raise UsageError("--cluster reads files: name a folder, a pattern or a file")
     files = input_files(file, SUFFIXES)
     begun = time.monotonic()
-    with shown_texts(title) as advance:
+    with shown_texts(title) as reporter:
         report = do(
             files,
             out,
             cluster=given.cluster,
             num_workers=given.cluster_workers,
             on_error=given.on_error,
-            begun=note_begin,
-            advance=advance,
+            reporter=replace(reporter, begun=note_begin),
         )
     seconds = time.monotonic() - begun
     for each in report.done:

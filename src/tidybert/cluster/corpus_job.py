@@ -5,7 +5,7 @@ the hashes.  This process writes the shards from the parts, in the order of the 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -37,13 +37,14 @@ from tidybert.corpus.tokenizing import tokenized
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.reading import ReadReport
 from tidybert.files.rows import Problem
-from tidybert.inference.text_jobs import Advance, FileJob
+from tidybert.inference.text_jobs import FileJob
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import json_checksum
 from tidybert.storage.output_lock import output_lock
 from tidybert.storage.own_files import remove_tree
 from tidybert.storage.part_file import Written
 from tidybert.storage.remote_files import is_remote
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tokenization import BertTokenizer
 
 # A file of a corpus as a part: the hash, the sentences' lengths and the ids of each document.
@@ -80,7 +81,7 @@ class CorpusFileJob(FileJob):
         return {"corpus": asdict(self.corpus)}
 
     def write_file(
-        self, opened: Any, source: Path, target: Path, report: ReadReport, advance: Advance
+        self, opened: Any, source: Path, target: Path, report: ReadReport, reporter: Reporter
     ) -> Written:
         reading, of_file, all_new = Reading(), CorpusReport(), _AllNew()
         blocks = new_blocks([source_of(source)], self.corpus, reading, all_new, of_file)
@@ -93,7 +94,7 @@ class CorpusFileJob(FileJob):
                 size = str(origin.num_bytes - num_bytes).encode()
                 stream.write_batch(batch, custom_metadata={_BYTES: size})
                 num_bytes, num_documents = origin.num_bytes, num_documents + len(documents)
-                advance(num_documents)
+                reporter.advance(num_documents)
             found = {
                 "num_documents": sum(reading.finished),
                 "counts": reading.counts,
@@ -236,8 +237,7 @@ def build_corpus_on_cluster(
     cluster: str,
     num_workers: int | None = None,
     report: CorpusReport | None = None,
-    begun: Callable[[int, int], None] = lambda num_done, num_files: None,
-    advance: Callable[[int], None] = lambda num_documents: None,
+    reporter: Reporter = SILENT,
     **options: Any,
 ) -> Manifest:
     """Build a corpus directory, or go on with one that was begun, by the same call."""
@@ -266,8 +266,7 @@ def build_corpus_on_cluster(
                 parts,
                 cluster=cluster,
                 num_workers=num_workers,
-                begun=begun,
-                advance=advance,
+                reporter=reporter,
             )
             made = [parts / f"{file.name}{work.suffix}" for file in files]
             shares = -(-_num_documents(done) // HASHES_AT_ONCE) or 1

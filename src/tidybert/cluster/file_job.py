@@ -1,7 +1,7 @@
 """A job over many files: those that are done stay, the others go to a cluster's workers."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
@@ -30,6 +30,7 @@ from tidybert.search.index_files import (
 from tidybert.storage.opening import present
 from tidybert.storage.output_lock import output_lock
 from tidybert.storage.own_files import remove_tree
+from tidybert.system.reporter import SILENT, Reporter
 
 ON_ERROR: Final = ("stop", "continue")
 OnError = Literal["stop", "continue"]
@@ -64,8 +65,7 @@ def run_job(
     cluster: str,
     num_workers: int | None = None,
     on_error: OnError = "stop",
-    begun: Callable[[int, int], None] = lambda num_done, num_files: None,
-    advance: Callable[[int], None] = lambda num_rows: None,
+    reporter: Reporter = SILENT,
 ) -> JobReport:
     """Do each file, and write its output and a line of manifest.jsonl into ``directory``.
 
@@ -83,10 +83,10 @@ def run_job(
                 report.before.append(done)
             else:
                 fresh.append((file, done))
-        begun(len(report.before), len(files))
+        reporter.begun(len(report.before), len(files))
         if fresh:
             on_gpu = str(work.options.get("device", "auto")).startswith("cuda")
-            with ray_cluster(cluster) as engine, _polled(engine, advance):
+            with ray_cluster(cluster) as engine, _polled(engine, reporter):
                 num = min(engine.num_workers(num_workers, on_gpu=on_gpu), len(fresh))
                 for outcome in engine.outcomes(work, job, directory, fresh, num, on_gpu=on_gpu):
                     if outcome.done is not None:
@@ -118,13 +118,13 @@ def _is_unchanged(file: InputFile, done: FileDone, directory: Path) -> bool:
 
 
 @contextmanager
-def _polled(engine: RayCluster, advance: Callable[[int], None]) -> Iterator[None]:
+def _polled(engine: RayCluster, reporter: Reporter) -> Iterator[None]:
     """Within the block, a thread asks for the rows that are done and hands the number on."""
     ended = Event()
 
     def ask() -> None:
         while not ended.wait(_SECONDS):
-            advance(engine.rows_done())
+            reporter.advance(engine.rows_done())
 
     thread = Thread(target=ask, daemon=True)
     thread.start()
@@ -152,8 +152,7 @@ def index_files(
     cluster: str,
     num_workers: int | None = None,
     on_error: OnError = "stop",
-    begun: Callable[[int, int], None] = lambda num_done, num_files: None,
-    advance: Callable[[int], None] = lambda num_rows: None,
+    reporter: Reporter = SILENT,
 ) -> JobReport:
     """Make ``directory`` an index of the texts of all files, or add those of the last files to it.
 
@@ -173,8 +172,7 @@ def index_files(
                 cluster=cluster,
                 num_workers=num_workers,
                 on_error=on_error,
-                begun=begun,
-                advance=advance,
+                reporter=reporter,
             )
         cut = {each.input: each.num_truncated for each in (*report.before, *report.done)}
         texts = _Texts(files, work.read, work.skip_bad_rows, cut)

@@ -24,6 +24,7 @@ from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.own_files import make_directory, remove_tree
 from tidybert.storage.part_file import Written
 from tidybert.system.cores import use_threads
+from tidybert.system.reporter import Reporter
 
 # One worker of a job: files one after the other, with the model loaded once.
 
@@ -123,7 +124,8 @@ class FileWorker:
                 return before
         make_directory(target.parent)
         report = ReadReport()
-        written = self._write(source, target, report, lambda done: self._count(file.name, done))
+        counted = Reporter(advance=lambda done: self._count(file.name, done))
+        written = self._write(source, target, report, counted)
         if file_sha256(source) != input_sha256:
             remove_tree(target)
             raise DataError(f"{source} changed while it was read; run the same command again")
@@ -140,9 +142,7 @@ class FileWorker:
             num_truncated=written.num_truncated,
         )
 
-    def _write(
-        self, source: Path, target: Path, report: ReadReport, advance: Callable[[int], None]
-    ) -> Written:
+    def _write(self, source: Path, target: Path, report: ReadReport, reporter: Reporter) -> Written:
         """Write the output; waits a while for a worker that is being killed."""
         until = time.monotonic() + _LOCK_SECONDS
         while True:
@@ -150,7 +150,7 @@ class FileWorker:
                 # No line of the manifest is about it: a kill came before that.
                 if target.is_file():
                     remove_tree(target)
-                return self._work.write_file(self._opened, source, target, report, advance)
+                return self._work.write_file(self._opened, source, target, report, reporter)
             except InUseError:
                 if time.monotonic() > until:
                     raise

@@ -6,7 +6,7 @@ corpora used last; those used longest ago go first.  A copy that was stopped goe
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,7 @@ from tidybert.storage.own_files import (
     require_room,
 )
 from tidybert.storage.remote_files import fetch
+from tidybert.system.reporter import Reporter
 
 _GB: Final = 1e9
 # corpus.json in its place says that the copy is complete.
@@ -47,7 +48,7 @@ def cache_folder() -> Path:
     return Path(base) / "tidybert" / "corpora"
 
 
-def copied_corpus(url: str, cache_gb: float, note: Callable[[str], None]) -> Path:
+def copied_corpus(url: str, cache_gb: float, reporter: Reporter) -> Path:
     """The directory of a corpus's copy on this machine, which is made if it is not there."""
     url = url.rstrip("/")
     folder = cache_folder() / hashlib.sha256(url.encode()).hexdigest()[:16]
@@ -61,7 +62,7 @@ def copied_corpus(url: str, cache_gb: float, note: Callable[[str], None]) -> Pat
             remove_tree(directory / MANIFEST_FILE)
             sizes = _sizes(manifest)
             _make_room(url, folder, sum(sizes.values()), cache_gb)
-            note(f"copying {url} to {directory}, {sum(sizes.values()) / _GB:,.1f} GB")
+            reporter.tell(f"copying {url} to {directory}, {sum(sizes.values()) / _GB:,.1f} GB")
             for name in (VOCABULARY_FILE, TOKENIZER_CONFIG_FILE):
                 _copy(f"{url}/{name}", directory / name)
             for name, size in sizes.items():

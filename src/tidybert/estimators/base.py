@@ -457,8 +457,8 @@ class BertEstimator(TrainingParameters, SavedEstimator):
                 example_weights=[float(weight_of[one.row]) for one in parts.train],
             )
             try:
-                with noted_training(history, verbose=self.verbose) as callbacks:
-                    finished = run_finetuning(job, callbacks)
+                with noted_training(history, verbose=self.verbose) as reporter:
+                    finished = run_finetuning(job, reporter)
             except TrainingInterrupted as interrupted:
                 if isinstance(interrupted.kept, FinetunedModel):
                     self._take(interrupted.kept, fitted)
@@ -537,9 +537,9 @@ class BertEstimator(TrainingParameters, SavedEstimator):
             if labelled:
                 self.task_.add_labels(features, examples)
         precision = as_trained(self.precision, device)
-        with counting_bar("predict", len(features), wanted=self.verbose > 0) as advance:
+        with counting_bar("predict", len(features), wanted=self.verbose > 0) as reporter:
             outputs = run_features(
-                self.task_, self.model_, features, advance=advance, precision=precision
+                self.task_, self.model_, features, reporter=reporter, precision=precision
             )
         return self.task_.answers(outputs, features, examples)
 

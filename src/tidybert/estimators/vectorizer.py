@@ -136,8 +136,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             )
         truncated = [one.num_tokens for one in features if one.truncated]
         warn_of_truncation(self, truncated, len(features), embedder.max_seq_length)
-        with counting_bar("embed", len(features), wanted=self.verbose > 0) as advance:
-            return embedder.vectors(features, advance)
+        with counting_bar("embed", len(features), wanted=self.verbose > 0) as reporter:
+            return embedder.vectors(features, reporter)
 
     def _loaded(self) -> Embedder:
         """The encoder that was fitted, loaded again after a pickle."""

@@ -7,7 +7,7 @@ memory.  R rows of outputs, C outputs, F features.
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from tidybert.inference.predictor import CrossEncoder, Predictor
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import reorder_labels
 from tidybert.modeling.kernels.transfer import to_device
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.task import SHOWN_LABELS, AnyTask, Task, weights_of
 from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.tasks.vectors.vector_examples import VectorExample
@@ -165,7 +166,7 @@ def lessons_of(
     task: AnyTask,
     tokenizer: BertTokenizer,
     features: Sequence[Features],
-    tell: Callable[[str], None],
+    reporter: Reporter,
 ) -> Lessons:
     """What a job teaches: labels alone, or with a teacher its answers to all features too.
 
@@ -195,7 +196,7 @@ def lessons_of(
     for one, rows in zip(features, answers, strict=True):
         one.taught = rows
     size = sum(each.nbytes for each in answers) / 2**20
-    tell(
+    reporter.tell(
         f"the teacher {job.teacher} answered {count_of(len(features), noun)} once; its "
         f"outputs take {size:.1f} MiB of memory{remark}; {time.perf_counter() - begin:.1f} s"
     )

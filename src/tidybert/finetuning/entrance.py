@@ -13,12 +13,12 @@ from tidybert.errors import DataWarning, UsageError, in_python, param, suggestio
 from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
-from tidybert.finetuning.finetuning_run import Callbacks
 from tidybert.finetuning.keywords import EvaluateOptions, FinetuneOptions
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.measurement import measure
 from tidybert.inference.options import MeasureOptions, PredictorOptions
 from tidybert.inference.predictor import Predictor
+from tidybert.system.reporter import Reporter
 from tidybert.system.terminal import progress_bar, warn_user
 from tidybert.tasks.answer_types import (
     ChoiceAnswer,
@@ -71,10 +71,8 @@ History = list[dict[str, float | None]]
 
 
 @contextmanager
-def noted_training(
-    history: History, *, verbose: int, rows: str = "position"
-) -> Iterator[Callbacks]:
-    """Callbacks that write a training's ``history`` and, above 0, say how it goes.
+def noted_training(history: History, *, verbose: int, rows: str = "position") -> Iterator[Reporter]:
+    """Reporter that write a training's ``history`` and, above 0, say how it goes.
 
     ``rows`` names the rows of examples.
     """
@@ -111,7 +109,7 @@ def noted_training(
                 shown = ", ".join(f"{name} {each:.4f}" for name, each in scores.items())
                 say(f"step {step}: {shown} on the part held out")
 
-        yield Callbacks(
+        yield Reporter(
             note=say if verbose else lambda _line: None,
             spell=str,
             first_step=first_step,
@@ -213,7 +211,7 @@ def finetune(
     """
     rows = "line" if isinstance(data, str | Path) else "row"
 
-    def training(_job: FinetuningJob, _metric: str) -> AbstractContextManager[Callbacks]:
+    def training(_job: FinetuningJob, _metric: str) -> AbstractContextManager[Reporter]:
         return noted_training([], verbose=verbose, rows=rows)
 
     with as_in_python(rows):
@@ -246,7 +244,7 @@ def finetune(
         note: Callable[[str], None] = (
             (lambda line: tell(line, rows)) if verbose else lambda _line: None
         )
-        return run_finetuning(job, Callbacks(note, str, training=training, rows=rows))
+        return run_finetuning(job, Reporter(note, str, training=training, rows=rows))
 
 
 def _share(dev: Any) -> tuple[float | None, Any]:

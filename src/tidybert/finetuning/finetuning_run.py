@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from torch import nn
 from tidybert.checkpoints.example_kinds import name_of
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
-from tidybert.data.checks import DataReport, TrainingData
+from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.data.splits import text_hashes, write_training_texts
 from tidybert.errors import CollapseWarning, UsageError, in_python, param
@@ -36,6 +35,7 @@ from tidybert.inference.loading import fitting_length, to_device
 from tidybert.modeling.architectures import encoder_of
 from tidybert.options import changes_of, named
 from tidybert.storage.model_files import RECORD
+from tidybert.system.reporter import Reporter
 from tidybert.system.terminal import warn_user
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
@@ -43,7 +43,7 @@ from tidybert.training.determinism import weights_drawn_with
 from tidybert.training.fine_tuning import FineTuning, freeze
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
-from tidybert.training.reports import TrainingCallbacks, TrainingResult
+from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_checkpoints import (
     RunIdentity,
     remove_best,
@@ -87,7 +87,7 @@ def collapse_message(answer: str) -> str:
 
 
 def with_defaults(
-    arguments: TrainingArguments, task: AnyTask, config: BertConfig, tell: Callable[[str], None]
+    arguments: TrainingArguments, task: AnyTask, config: BertConfig, reporter: Reporter
 ) -> tuple[TrainingArguments, BertConfig]:
     """The arguments with the rate, the epochs and the start, and the encoder that pools so."""
     arguments = replace(
@@ -95,7 +95,7 @@ def with_defaults(
     )
     if arguments.learning_rate is None:
         arguments = arguments.for_width(config.hidden_size, of_tokens=not task.has_pooling)
-        tell(
+        reporter.tell(
             f"learning rate {arguments.peak_rate:g} for an encoder of width {config.hidden_size}; "
             f"{param('learning_rate')} sets another"
         )
@@ -160,28 +160,10 @@ def identity_of(
     )
 
 
-@dataclass(frozen=True)
-class Callbacks(TrainingCallbacks):
-    """The same functions, and those that a fine-tuning calls beside.
-
-    data: gets the report on the data.
-    origin: gets what the data are, once they are read.
-    training: gives the callbacks of a training that begins, from its job and the metric that
-        decides; a job may have several of them.  None: these are its callbacks.
-    rows: what the rows of examples are to a program, such as position; what the checks find, and a
-        collapse, are then Python warnings at its line.  None notes them, as the shell does.
-    """
-
-    data: Callable[[DataReport], None] = lambda _report: None
-    origin: Callable[[RunOrigin], None] = lambda _origin: None
-    training: "Callable[[FinetuningJob, str], AbstractContextManager[Callbacks]] | None" = None
-    rows: str | None = None
-
-
 def train(
     job: FinetuningJob,
     examples: TrainingExamples,
-    callbacks: Callbacks,
+    reporter: Reporter,
     probe: ProbeMemory | None = None,
 ) -> FinetunedModel:
     """Train once, keep the weights that do best on the examples held out, and save the RUN, if any.
@@ -197,15 +179,15 @@ def train(
     config, tokenizer, origin = model_sources(job.model, job.vocab, allow_pickle=job.allow_pickle)
     begun = origin if isinstance(origin, ModelDirectory) else None
     task = task.begun_from(begun, job.arguments.pooling)
-    arguments, config = with_defaults(job.arguments, task, config, callbacks.tell)
+    arguments, config = with_defaults(job.arguments, task, config, reporter)
     fitting_length(config, length)
     # A new head's initial weights follow from the seed alone.
     with weights_drawn_with(arguments.seed):
         # A head that learned to read the last layer would be no good start for an earlier one.
         new_head = job.new_head or job.num_layers is not None
-        network, has_head = built_from(task, config, origin, new_head, callbacks.tell)
+        network, has_head = built_from(task, config, origin, new_head, reporter)
     if job.num_layers is not None:
-        config = keep_layers(network, job.num_layers, callbacks.tell)
+        config = keep_layers(network, job.num_layers, reporter)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     device = to_device(network, job.device)
     has_dev = bool(examples.held_out)
@@ -218,12 +200,12 @@ def train(
         length,
     )
     unlabelled = task.features(examples.unlabelled, tokenizer, length)
-    _check_data(data, task, callbacks, examples.unlabelled, unlabelled)
+    _check_data(data, task, reporter, examples.unlabelled, unlabelled)
     _weigh(data, job.example_weights)
     for one in unlabelled:
         one.example += len(data.train)
     features = [*data.train_features, *unlabelled]
-    lessons = lessons_of(job, examples, task, tokenizer, features, callbacks.tell)
+    lessons = lessons_of(job, examples, task, tokenizer, features, reporter)
     if not has_head:
         task.start(network, data.train_features)
     measure = _measured(data, as_trained(arguments.precision, device))
@@ -235,14 +217,14 @@ def train(
         arguments,
         evaluate=(lambda each: measure(task, each).metrics()) if data.held_out else None,
         metric=task.metric,
-        note=callbacks.tell,
+        reporter=reporter,
     )
     trained = FinetunedModel(
         *(task, network, tokenizer, config, length, TrainingResult(0, 0, {}, 0.0, 0, 0)),
         inputs=name_of(task.inputs_of(examples.train)),
         made_from=examples.origin,
     )
-    loop = _loop(job, objective, identity, callbacks, trained)
+    loop = _loop(job, objective, identity, reporter, trained)
     given = {**job.recorded(), **asdict(arguments)}
     record = _record(job, data, examples.origin, objective.settings.num_steps, device)
     if lessons.teacher:
@@ -263,7 +245,7 @@ def train(
         trained,
         task=task,
         result=result,
-        collapsed=_collapse(answers, callbacks),
+        collapsed=_collapse(answers, reporter),
         arguments=given,
         run=run,
         held_out=data.held_out,
@@ -300,7 +282,7 @@ def _loop(
     job: FinetuningJob,
     objective: FineTuning,
     identity: RunIdentity,
-    callbacks: Callbacks,
+    reporter: Reporter,
     trained: FinetunedModel,
 ) -> TrainingLoop[FineTuning]:
     """The loop, whose checkpoints are MODELs."""
@@ -308,7 +290,7 @@ def _loop(
         objective,
         run=job.out,
         identity=identity,
-        callbacks=callbacks,
+        reporter=reporter,
         as_model=partial(write_weights, trained),
         keep_every=job.keep_every,
     )
@@ -396,7 +378,7 @@ def _require_room(
 def _check_data(
     data: TrainingData[Any],
     task: AnyTask,
-    callbacks: Callbacks,
+    reporter: Reporter,
     unlabelled: Sequence[Any],
     features: Sequence[Features],
 ) -> None:
@@ -404,11 +386,11 @@ def _check_data(
     report = task.check(data)
     examine_unlabelled(report, task, data, unlabelled, features)
     report.raise_on_errors()
-    for line in report.lines(callbacks.spell, with_warnings=callbacks.rows is None):
-        callbacks.tell(line)
-    if callbacks.rows is not None:
-        report.warn(callbacks.rows)
-    callbacks.data(report)
+    for line in report.lines(reporter.spell, with_warnings=reporter.rows is None):
+        reporter.tell(line)
+    if reporter.rows is not None:
+        report.warn(reporter.rows)
+    reporter.data(report)
     task.add_labels(data.train_features, data.train)
     task.add_labels(data.dev_features, data.held_out)
 
@@ -425,9 +407,9 @@ def _measured(
     return measure
 
 
-def _collapse(answers: Answers[Any, Any] | None, callbacks: Callbacks) -> str | None:
+def _collapse(answers: Answers[Any, Any] | None, reporter: Reporter) -> str | None:
     """What the answers to dev collapsed to, if they did; a program is warned."""
     collapsed = None if answers is None else collapsed_to(answers)
-    if collapsed is not None and callbacks.rows is not None:
+    if collapsed is not None and reporter.rows is not None:
         warn_user(in_python(collapse_message(collapsed)), CollapseWarning)
     return collapsed

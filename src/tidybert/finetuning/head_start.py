@@ -6,7 +6,7 @@ disturbs the encoder meanwhile.
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -29,12 +29,13 @@ from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import read_finished
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import reorder_labels
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fine_tuning import FineTuning, FrozenStates
 from tidybert.training.linear_probe import LinearProbe, ProbeLoss, fit_probe
 from tidybert.training.loop import TrainingLoop
-from tidybert.training.reports import StepReport, TrainingCallbacks
+from tidybert.training.reports import StepReport
 from tidybert.training.training_arguments import HeadStart, TrainingArguments
 
 # Contrastive training: the encoder learns which texts share a class, before a head is fitted.
@@ -77,10 +78,10 @@ def train_by_contrast(task: AnyTask, trainer: TrainingLoop[FineTuning]) -> None:
 
         def step(done: StepReport) -> None:
             steps.append(done)
-            trainer.callbacks.first_step(done)
+            trainer.reporter.first_step(done)
 
-        TrainingLoop(objective, callbacks=TrainingCallbacks(step=step)).train()
-    trainer.callbacks.tell(
+        TrainingLoop(objective, reporter=Reporter(step=step)).train()
+    trainer.reporter.tell(
         f"the encoder learned which texts share a class, from {len(groups)} groups of up to "
         f"{GROUP}: loss {steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last; "
         f"{time.perf_counter() - begin:.1f} s"
@@ -199,7 +200,7 @@ def start_with_probe(
     trainer.objective.model.eval()
     with trainer.whole_model():
         note = _start(task, trainer.objective, summed_loss, memory or ProbeMemory())
-    trainer.callbacks.tell(f"{note}; {time.perf_counter() - begin:.1f} s")
+    trainer.reporter.tell(f"{note}; {time.perf_counter() - begin:.1f} s")
 
 
 def _start(
@@ -305,18 +306,18 @@ def built_from(
     config: BertConfig,
     origin: ModelDirectory | FinetunedModel | None,
     new_head: bool,
-    note: Callable[[str], None],
+    reporter: Reporter,
 ) -> tuple[nn.Module, bool]:
     """The task's model with a MODEL's weights or, from a size, with random ones.
 
     Also returns whether it has a head that is trained further.
     """
     if origin is None:
-        note(f"random weights, {config.num_parameters / 1e6:.1f} M parameters")
+        reporter.tell(f"random weights, {config.num_parameters / 1e6:.1f} M parameters")
         return task.build_model(config), False
     # A head that learned to read another state would be no good start.
     new_head |= config.model_type != origin.config.model_type
-    labels = None if new_head else _labels_of_head(origin, task, note)
+    labels = None if new_head else _labels_of_head(origin, task, reporter)
     if isinstance(origin, FinetunedModel):
         network = task.build_model(config)
         has_head = labels is not None
@@ -324,7 +325,7 @@ def built_from(
         taken.load_state_dict(given.state_dict())
     else:
         network, report = origin.build(task.build_model, config=config, new_head=labels is None)
-        note(report.summary())
+        reporter.tell(report.summary())
         has_head = labels is not None and not report.new
     if has_head and labels:
         reorder_labels(network, [labels.index(name) for name in task.label_names or ()])
@@ -336,7 +337,7 @@ def _encoders(*models: nn.Module) -> tuple[nn.Module, ...]:
 
 
 def _labels_of_head(
-    origin: ModelDirectory | FinetunedModel, task: AnyTask, note: Callable[[str], None]
+    origin: ModelDirectory | FinetunedModel, task: AnyTask, reporter: Reporter
 ) -> tuple[str, ...] | None:
     """The labels, in their order, of a head that was trained for this task and its labels.
 
@@ -352,16 +353,16 @@ def _labels_of_head(
     names, needed = found.label_names or (), task.label_names or ()
     if len(names) != len(needed) or set(names) != set(needed):
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-        note(f"{origin}: its head has other labels ({shown}), so a new one is initialised")
+        reporter.tell(f"{origin}: its head has other labels ({shown}), so a new one is initialised")
         return None
-    note(
+    reporter.tell(
         f"{origin}: its head is trained further because the task is the same; {param('new_head')} "
         "initialises a new one"
     )
     return tuple(names)
 
 
-def keep_layers(network: nn.Module, count: int, note: Callable[[str], None]) -> BertConfig:
+def keep_layers(network: nn.Module, count: int, reporter: Reporter) -> BertConfig:
     """Keep this many of the encoder's layers, evenly spread, the lowest first; in place."""
     encoder = encoder_of(network)
     of = len(encoder.layers)
@@ -374,5 +375,5 @@ def keep_layers(network: nn.Module, count: int, note: Callable[[str], None]) -> 
     config = replace(encoder.config, num_hidden_layers=count)
     encoder.config = config
     network.config = config  # type: ignore[assignment]
-    note(f"begins with {count} of {of} layers: {', '.join(map(str, kept))}")
+    reporter.tell(f"begins with {count} of {of} layers: {', '.join(map(str, kept))}")
     return config

@@ -13,7 +13,7 @@ from tidybert.errors import ConfigError, WeightsError, param
 from tidybert.files.rows import count_of
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.finetuning_run import Callbacks, train
+from tidybert.finetuning.finetuning_run import train
 from tidybert.finetuning.head_start import ProbeMemory
 from tidybert.finetuning.training_examples import TrainingExamples, examples_of
 from tidybert.finetuning.trials import run_trials, shared_settings, variants_of
@@ -21,6 +21,7 @@ from tidybert.inference.loading import to_device
 from tidybert.options import named
 from tidybert.storage.model_files import MODULES_FILE
 from tidybert.storage.opening import present
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
@@ -138,43 +139,43 @@ def _of_means(model: str | Path | FinetunedModel) -> ModelDirectory | None:
     return directory if form.pooling == "mean" and not form.dense else None
 
 
-def run_finetuning(job: FinetuningJob, callbacks: Callbacks | None = None) -> FinetunedModel[Any]:
+def run_finetuning(job: FinetuningJob, reporter: Reporter | None = None) -> FinetunedModel[Any]:
     """Read the examples of a job, train as it says, and return the model that it chose.
 
     Raises what reading raises, and what ``finetuning_run.train`` and ``run_trials`` raise.
     """
-    callbacks = callbacks or Callbacks()
+    reporter = reporter or Reporter()
     with ExitStack() as stack:
         if job.out is not None:
             stack.enter_context(owned_run(job.out, job.resume, job.force))
         stack.enter_context(repeating(job.arguments.deterministic, job.device))
-        examples = examples_of(job, callbacks.tell, warns=callbacks.rows is not None)
-        callbacks.origin(examples.origin)
+        examples = examples_of(job, reporter, warns=reporter.rows is not None)
+        reporter.origin(examples.origin)
         if isinstance(job.task, str) and job.dev is None:
             # arguments.json repeats the share, whatever becomes of the data.
             job = replace(job, dev_fraction=job.share_held_out(len(examples.labelled)))
         job, why = with_best_way(job, examples)
         if why is not None:
-            callbacks.tell(why)
+            reporter.tell(why)
         if job.has_trials:
-            return _run_trials(job, examples, callbacks)
-        return _train(job, examples, callbacks)
+            return _run_trials(job, examples, reporter)
+        return _train(job, examples, reporter)
 
 
 def _train(
     job: FinetuningJob,
     examples: TrainingExamples,
-    callbacks: Callbacks,
+    reporter: Reporter,
     probe: ProbeMemory | None = None,
 ) -> FinetunedModel[Any]:
-    """Train once, with callbacks of its own where there are any."""
-    begin = callbacks.training
-    with begin(job, examples.task.metric) if begin else nullcontext(callbacks) as its_own:
+    """Train once, with reporter of its own where there are any."""
+    begin = reporter.training
+    with begin(job, examples.task.metric) if begin else nullcontext(reporter) as its_own:
         return train(job, examples, its_own, probe)
 
 
 def _run_trials(
-    job: FinetuningJob, examples: TrainingExamples, callbacks: Callbacks
+    job: FinetuningJob, examples: TrainingExamples, reporter: Reporter
 ) -> FinetunedModel[Any]:
     """Train several models, and take the best one from the RUN."""
     assert job.out is not None, "the job has checked it"
@@ -184,10 +185,10 @@ def _run_trials(
     trials = run_trials(
         job,
         variants_of(job),
-        lambda trial: _train(trial, examples, callbacks, probe),
+        lambda trial: _train(trial, examples, reporter, probe),
         shared=shared_settings(job, examples),
         metric=examples.task.metric,
-        note=callbacks.tell,
+        reporter=reporter,
     )
     best = FinetunedModel.of_run(job.out)
     to_device(best.model, job.device)

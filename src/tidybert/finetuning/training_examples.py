@@ -1,6 +1,6 @@
 """The examples of a job: read from files or memory, or made already."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from tidybert.files.reading import Reading, ReadReport
 from tidybert.files.rows import count_of
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.inference.predictor import examples_of as inputs_of
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.labelled_examples import read_all
 from tidybert.tasks.task import AnyTask
 from tidybert.training.runs.run_origin import RunOrigin, file_identity
@@ -37,9 +38,7 @@ class TrainingExamples:
     unlabelled: Sequence[Any] = ()
 
 
-def examples_of(
-    job: FinetuningJob, tell: Callable[[str], None], *, warns: bool = False
-) -> TrainingExamples:
+def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) -> TrainingExamples:
     """Read both parts of a job; without ``dev`` a share of ``train`` is held out."""
     if not isinstance(job.task, str):
         return TrainingExamples(job.task, job.train, job.dev, unlabelled=job.unlabelled or ())
@@ -56,7 +55,7 @@ def examples_of(
             **how,
             skip_bad_rows=job.skip_bad_rows,
             report=report,
-            tell=tell,
+            reporter=reporter,
             warns=warns,
         )
 
@@ -68,7 +67,7 @@ def examples_of(
         corrected = apply_corrections(str(job.corrections), labelled)
         labelled, changed = corrected.examples, count_of(corrected.num_changed, "label")
         names = count_of(corrected.num_rows, "example")
-        tell(f"{job.corrections}: {changed} changed; it names {names}")
+        reporter.tell(f"{job.corrections}: {changed} changed; it names {names}")
     files = {
         "train": job.train,
         "dev": job.dev,
@@ -85,12 +84,12 @@ def examples_of(
     share = job.share_held_out(len(labelled))
     if share:
         train, held_out = chosen.hold_out(labelled, share, job.arguments.seed)
-        tell(
+        reporter.tell(
             f"no {param('dev')}: {len(held_out):,} of {len(labelled):,} examples are held out to "
             "measure on"
         )
     elif job.dev is None and job.dev_fraction is None:
-        tell(
+        reporter.tell(
             f"no {param('dev')}: all {len(labelled):,} examples train, and none measures; "
             f"{param('dev_fraction')} 0.1 holds a tenth out"
         )

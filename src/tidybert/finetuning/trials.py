@@ -32,6 +32,7 @@ from tidybert.options import named
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.model_files import METADATA_FILE, TRIALS_FILE, TRIALS_FOLDER, WEIGHTS_FILE
 from tidybert.storage.own_files import move_files, remove_tree
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.training.runs.run_checkpoints import checkpoints_directory
 from tidybert.training.runs.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
@@ -109,7 +110,7 @@ def run_trials(
     *,
     shared: Mapping[str, Any],
     metric: str,
-    note: Callable[[str], None] = lambda _line: None,
+    reporter: Reporter = SILENT,
 ) -> Trials:
     """Train each variant of a job, and leave the best one's model in its RUN.
 
@@ -129,12 +130,12 @@ def run_trials(
             if _expected(done, job.arguments, varied) > seconds:
                 untried += 1
                 continue
-            note(f"trial {number} of {len(variants)}: {name}")
+            reporter.tell(f"trial {number} of {len(variants)}: {name}")
             known[name] = _run_trial(job, name, varied, directory, train)
             write_trials(path, shared, known.values())
         remove_tree(checkpoints_directory(directory))
         done.append(known[name])
-        note(_line(done[-1], metric))
+        reporter.tell(_line(done[-1], metric))
         best = _best(done, metric)
         for each in finished(done):
             if each is not best:

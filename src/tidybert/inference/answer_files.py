@@ -21,6 +21,7 @@ from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import plain_json
 from tidybert.storage.own_files import GrowingFile
 from tidybert.storage.part_file import Form, Piece, Written, grow_file
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import printable_json
 from tidybert.tasks.answer import LabelledAnswer, TaskAnswer
 from tidybert.tokenization.tokenizer import Encoding
@@ -79,7 +80,7 @@ def write_answers(
     form: AnswerForm = LINES,
     *,
     resume: bool = False,
-    advance: Callable[[int], None] = lambda num_texts: None,
+    reporter: Reporter = SILENT,
 ) -> Written:
     """Write the answers to all examples to ``target``, whole or not at all.
 
@@ -104,7 +105,7 @@ def write_answers(
             yield f"{before}{text}".encode(), chunk, sum(each["truncated"] for each in answers)
             before = form.between
 
-    return grow_file(target, settings, examples, pieces, form, resume=resume, advance=advance)
+    return grow_file(target, settings, examples, pieces, form, resume=resume, reporter=reporter)
 
 
 # Files of vectors: NumPy's .npy, Parquet and JSON lines.
@@ -324,7 +325,7 @@ def write_vectors(
     kind: VectorFormat,
     *,
     resume: bool = False,
-    advance: Callable[[int], None] = lambda num_texts: None,
+    reporter: Reporter = SILENT,
 ) -> Written:
     """Write the vectors of all texts to ``target``, whole or not at all.
 
@@ -352,7 +353,7 @@ def write_vectors(
         for chunk in embedded_chunks(embedder, left, layout, first=size, largest=size):
             yield kind.encode(chunk), chunk.examples, sum(chunk.truncated)
 
-    return grow_file(target, settings, examples, pieces, kind, resume=resume, advance=advance)
+    return grow_file(target, settings, examples, pieces, kind, resume=resume, reporter=reporter)
 
 
 def chunk_size(embedder: Embedder, layout: Layout) -> int:

@@ -6,7 +6,7 @@ one vector a text.  T tokens, B sequences, H width, L layers, d values a vector.
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,7 @@ from tidybert.modeling.attention import PLAIN_PASS, PassOptions
 from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.rows import Rows, pooled
 from tidybert.options import check_type
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import counting_bar
 from tidybert.tokenization.tokenizer import Encoding, Span
 
@@ -177,8 +178,8 @@ class Embedder(OfOpened):
             self.tokenizer, texts, text_pairs, self.max_seq_length, prompt=self.prompt
         )
         self._warn_of_truncation([one.truncated for one in features])
-        with counting_bar("embed", len(features), wanted=progress) as advance:
-            return self.vectors(features, advance)
+        with counting_bar("embed", len(features), wanted=progress) as reporter:
+            return self.vectors(features, reporter)
 
     def embed_tokens(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
@@ -197,10 +198,10 @@ class Embedder(OfOpened):
         ]
 
     def vectors(
-        self, features: Sequence[Features], advance: Callable[[int], None] = lambda num_done: None
+        self, features: Sequence[Features], reporter: Reporter = SILENT
     ) -> npt.NDArray[np.float32]:
         """(n, d): one vector each, in order; calls ``advance`` with the number done."""
-        return self._run(features, [1] * len(features), self.pooling, advance)
+        return self._run(features, [1] * len(features), self.pooling, reporter)
 
     def encodings(
         self, texts: Sequence[str], text_pairs: Sequence[str | None] | None = None
@@ -229,7 +230,7 @@ class Embedder(OfOpened):
         features: Sequence[Features],
         counts: Sequence[int],
         pooling: str | None,
-        advance: Callable[[int], None] = lambda num_done: None,
+        reporter: Reporter = SILENT,
     ) -> npt.NDArray[np.float32]:
         """The vectors of all features one after another, ``counts`` of each."""
         found = run_batches(
@@ -237,7 +238,7 @@ class Embedder(OfOpened):
             features,
             counts,
             self.device,
-            advance=advance,
+            reporter=reporter,
             precision=self.precision,
         )
         width = self.token_dimension if pooling is None else self.dimension

@@ -26,6 +26,7 @@ from tidybert.inference.options import AnswerPrecision
 from tidybert.modeling.kernels.threads import map_on_threads, num_threads
 from tidybert.modeling.kernels.transfer import Fetched
 from tidybert.storage.model_files import ARGUMENTS_FILE
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization.tokenizer import Encoding
 from tidybert.training.precision import is_mixed
@@ -209,7 +210,7 @@ def run_features(
     model: nn.Module,
     features: Sequence[Features],
     tokens_per_batch: int | None = None,
-    advance: Callable[[int], None] = lambda num_done: None,
+    reporter: Reporter = SILENT,
     *,
     precision: str = "float32",
 ) -> list[npt.NDArray[np.float32]]:
@@ -220,7 +221,7 @@ def run_features(
         [task.num_rows(one) for one in features],
         next(model.parameters()).device,
         tokens_per_batch,
-        advance,
+        reporter,
         precision=precision,
     )
 
@@ -231,7 +232,7 @@ def run_batches(
     num_rows: Sequence[int],
     device: torch.device,
     tokens_per_batch: int | None = None,
-    advance: Callable[[int], None] = lambda num_done: None,
+    reporter: Reporter = SILENT,
     *,
     precision: str = "float32",
 ) -> list[npt.NDArray[np.float32]]:
@@ -292,7 +293,7 @@ def run_batches(
         for index, rows in zip(chosen, np.split(found, ends[:-1]), strict=True):
             results[index] = rows
         num_done += len(chosen)
-        advance(num_done)
+        reporter.advance(num_done)
     return results
 
 

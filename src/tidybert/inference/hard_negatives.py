@@ -5,7 +5,7 @@ is below the positive's by a margin (Moreira et al. 2024, NV-Retriever, TopK-Per
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import islice
@@ -21,6 +21,7 @@ from tidybert.inference.answer_files import LINES
 from tidybert.inference.embedding import Embedder
 from tidybert.modeling.kernels.nearest_vectors import top_k
 from tidybert.storage.part_file import Piece, Written, grow_file
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tasks.vectors.vector_examples import VectorExample
 
 # A resumed run begins with one of the same chunks, so its vectors have the same bits.
@@ -87,7 +88,7 @@ class HardNegatives:
         target: Path,
         *,
         resume: bool = False,
-        advance: Callable[[int], None] = lambda num_done: None,
+        reporter: Reporter = SILENT,
     ) -> Written:
         """Write a JSON line a pair, with anchor, positive and negatives, whole or not at all."""
         settings = {
@@ -112,7 +113,7 @@ class HardNegatives:
                 ]  # fmt: skip
                 yield "".join(lines).encode(), chunk, 0
 
-        return grow_file(target, settings, pairs, pieces, LINES, resume=resume, advance=advance)
+        return grow_file(target, settings, pairs, pieces, LINES, resume=resume, reporter=reporter)
 
     def of(self, pairs: Sequence[VectorExample]) -> list[list[str]]:
         """The negatives of each pair's first text, the nearest first."""

@@ -13,6 +13,7 @@ from tidybert.files.text_files import read_examples
 from tidybert.inference.loading import check_texts
 from tidybert.inference.predictor import Predictor
 from tidybert.storage.model_files import ARGUMENTS_FILE
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.labelled_examples import read_all
 from tidybert.tasks.vectors.vector_answers import PairAnswers
@@ -54,7 +55,7 @@ def measure(
         read,
         skip_bad_rows=skip_bad_rows,
         like=predictor.reading,
-        tell=tell,
+        reporter=Reporter(note=tell, spell=str),
         warns=warns,
     )
     try:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, cast, overload
 
@@ -20,6 +20,7 @@ from tidybert.inference.forward import in_chunks, run_features
 from tidybert.inference.loading import Finished, OpenedModel, fitting_length, model_fingerprint
 from tidybert.inference.options import AnswerPrecision
 from tidybert.storage.json_objects import plain_json
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import ShowsFacts, counting_bar
 from tidybert.tasks.answer import Classified, Scored, TaskAnswer
 from tidybert.tasks.answer_types import Answer
@@ -243,8 +244,8 @@ class Predictor(ShowsFacts, Generic[Answer]):
             texts, text_pairs = [texts], None if text_pairs is None else [text_pairs]
         with as_in_python("row"):
             examples = examples_of(self.task, texts, text_pairs, self.reading)
-            with counting_bar("predict", len(examples), wanted=progress) as advance:
-                found = self._predictions(examples, advance) if examples else []
+            with counting_bar("predict", len(examples), wanted=progress) as reporter:
+                found = self._predictions(examples, reporter) if examples else []
                 answers = AnswerList(self._with_values(each).as_dict() for each in found)
         if hasattr(texts, "iloc"):
             answers.index = texts.index
@@ -276,9 +277,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
         answers = self.examine(examples)
         return {**answers.metrics(), **answers.counts(), "computed_in": self.precision}
 
-    def examine(
-        self, examples: Sequence[Any], advance: Callable[[int], None] = lambda num_done: None
-    ) -> Answers[Any, Any]:
+    def examine(self, examples: Sequence[Any], reporter: Reporter = SILENT) -> Answers[Any, Any]:
         """The answers to labelled examples, to be measured in more ways than one.
 
         Calls ``advance`` with the number of sequences done: texts, or windows over them.  Raises as
@@ -286,7 +285,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
         """
         if not examples:
             raise DataError("there are no examples to evaluate on")
-        return self._answers(examples, labelled=True, advance=advance)
+        return self._answers(examples, labelled=True, reporter=reporter)
 
     def vectors(self, texts: Sequence[str]) -> tuple[list[npt.NDArray[np.float32]], int]:
         """What the model outputs for each single text, (1, H), and how many texts were cut."""
@@ -304,23 +303,23 @@ class Predictor(ShowsFacts, Generic[Answer]):
         examples: Sequence[Any],
         *,
         labelled: bool = False,
-        advance: Callable[[int], None] = lambda num_done: None,
+        reporter: Reporter = SILENT,
     ) -> Answers[Any, Any]:
         self.task.check_inputs(examples, self.metadata.inputs)
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
         if labelled:
             self.task.add_labels(features, examples)
         outputs = run_features(
-            self.task, self.model, features, advance=advance, precision=self.precision
+            self.task, self.model, features, reporter=reporter, precision=self.precision
         )
         return self.task.answers(outputs, features, examples)
 
     def _predictions(
         self,
         examples: Sequence[Any],
-        advance: Callable[[int], None] = lambda num_done: None,
+        reporter: Reporter = SILENT,
     ) -> list[TaskAnswer]:
-        return self._answers(examples, advance=advance).predictions()
+        return self._answers(examples, reporter=reporter).predictions()
 
 
 # A cross-encoder scores pairs of texts: it reads both together (Nogueira & Cho 2019).

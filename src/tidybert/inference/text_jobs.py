@@ -28,6 +28,7 @@ from tidybert.inference.answer_files import (
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import Predictor
 from tidybert.storage.part_file import Written, new_file
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.answer import Answered, LabelledAnswer
 
 Advance = Callable[[int], None]
@@ -59,7 +60,7 @@ class FileJob(ABC):
 
     @abstractmethod
     def write_file(
-        self, opened: Any, source: Path, target: Path, report: ReadReport, advance: Advance
+        self, opened: Any, source: Path, target: Path, report: ReadReport, reporter: Reporter
     ) -> Written:
         """Write ``target`` whole or not at all, going on with what a killed worker left.
 
@@ -102,15 +103,15 @@ class TextJob(FileJob):
 
     @abstractmethod
     def write(
-        self, opened: Any, texts: Iterable[Any], target: Path, resume: bool, advance: Advance
+        self, opened: Any, texts: Iterable[Any], target: Path, resume: bool, reporter: Reporter
     ) -> Written:
         """Write ``target`` whole or not at all; ``resume``: go on with what a stop left."""
 
     def write_file(
-        self, opened: Any, source: Path, target: Path, report: ReadReport, advance: Advance
+        self, opened: Any, source: Path, target: Path, report: ReadReport, reporter: Reporter
     ) -> Written:
         texts = self.examples(opened, source, report)
-        return self.write(opened, texts, target, resume=True, advance=advance)
+        return self.write(opened, texts, target, resume=True, reporter=reporter)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +170,14 @@ class PredictJob(TextJob):
         return found
 
     def write(
-        self, opened: Predictor, texts: Iterable[Any], target: Path, resume: bool, advance: Advance
+        self,
+        opened: Predictor,
+        texts: Iterable[Any],
+        target: Path,
+        resume: bool,
+        reporter: Reporter,
     ) -> Written:
-        return write_answers(opened, texts, target, self.form, resume=resume, advance=advance)
+        return write_answers(opened, texts, target, self.form, resume=resume, reporter=reporter)
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "top_k": self.top_k}
@@ -202,10 +208,10 @@ class EmbedJob(TextJob):
         return Layout(width, self.per_token, self.dtype)
 
     def write(
-        self, opened: Embedder, texts: Iterable[Any], target: Path, resume: bool, advance: Advance
+        self, opened: Embedder, texts: Iterable[Any], target: Path, resume: bool, reporter: Reporter
     ) -> Written:
         kind = format_of(target, self.layout(opened))
-        return write_vectors(opened, texts, target, kind, resume=resume, advance=advance)
+        return write_vectors(opened, texts, target, kind, resume=resume, reporter=reporter)
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "per_token": self.per_token, "dtype": self.dtype}

@@ -1,6 +1,6 @@
 """A pre-training run as one object: its corpus, its options and its processes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from tidybert.pretraining.pretraining_arguments import (
     PretrainingArguments,
     is_what_it_was,
 )
+from tidybert.system.reporter import Reporter
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.vocabulary import TEXT_TOKENS
 from tidybert.training.distributed import Processes
@@ -26,7 +27,7 @@ from tidybert.training.runs.run_checkpoints import RunIdentity, weights_sha256
 
 @dataclass(frozen=True)
 class PretrainingPlan:
-    """The corpus, all options, this process among the others, and a function that shows notes.
+    """The corpus, all options, this process among the others, and who hears notes.
 
     ``shares``: of the tokens, one for each of the corpora that ``corpus`` joins.
     Where ``masking`` does not say how many tokens to predict, the recipe does.  A language model
@@ -38,7 +39,7 @@ class PretrainingPlan:
     instances: InstanceOptions
     masking: MaskingOptions | None
     processes: Processes
-    note: Callable[[str], None]
+    reporter: Reporter
     shares: Sequence[float] = (1.0,)
 
     def __post_init__(self) -> None:

@@ -32,6 +32,7 @@ from tidybert.pretraining.pretraining_arguments import (
     rate_at,
 )
 from tidybert.pretraining.weighted_data import corpus_names
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.training.distributed import Processes
 from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.optimization import build_optimizer
@@ -115,7 +116,7 @@ class HeldOut:
         held_out = TokenCorpus(corpus.directory, "held-out")
         if not plan.is_causal or held_out.num_documents:
             return held_out
-        plan.note("no document is held out: measured on the text that it learns from")
+        plan.reporter.tell("no document is held out: measured on the text that it learns from")
         self.part = "train"
         return corpus
 
@@ -189,7 +190,7 @@ def micro_batch_tokens(model: PretrainingModel, plan: PretrainingPlan, device: t
         return given
     if given is None or not on_cuda:
         if given is not None:
-            plan.note(
+            plan.reporter.tell(
                 f"{param('micro_batch', 'auto')}: {default:,}, because the device is {device.type}"
             )
         return default
@@ -213,7 +214,7 @@ def micro_batch_tokens(model: PretrainingModel, plan: PretrainingPlan, device: t
         mixed=is_mixed(arguments.precision, device),
         processes=processes,
     )
-    plan.note(f"{param('micro_batch', 'auto')}: {found:,} at once fit, with a margin")
+    plan.reporter.tell(f"{param('micro_batch', 'auto')}: {found:,} at once fit, with a margin")
     return found
 
 
@@ -319,7 +320,7 @@ class PretrainingObjective(Objective):
         in_new_order: Callable[[Sequence[int]], list[int]] = list,
         processes: Processes | None = None,
         mfu: Callable[[int, float], float] | None = None,
-        note: Callable[[str], None] = lambda _line: None,
+        reporter: Reporter = SILENT,
     ) -> None:
         self.take = take
         self.arguments = arguments
@@ -327,7 +328,7 @@ class PretrainingObjective(Objective):
         processes = processes or Processes()
         device = next(model.parameters()).device
         self.is_mixed = is_mixed(arguments.precision, device)
-        note_slow_bfloat16(device, self.is_mixed, note)
+        note_slow_bfloat16(device, self.is_mixed, reporter)
         # Before the optimizer, which must hold the shards.
         self.shared = processes.shared(model, arguments.sharding, self.is_mixed)
         optimizer = build_optimizer(

@@ -51,6 +51,7 @@ from tidybert.pretraining.throughput import (
 )
 from tidybert.pretraining.weighted_data import weighted_corpora
 from tidybert.storage.model_files import RECORD
+from tidybert.system.reporter import Reporter
 from tidybert.tokenization import BasicTokenizer, BertTokenizer
 from tidybert.tokenization.learning.vocabulary_training import WordCounts
 from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS
@@ -58,7 +59,7 @@ from tidybert.training.determinism import repeating, weights_drawn_with
 from tidybert.training.distributed import Processes, load_weights
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.precision import is_mixed
-from tidybert.training.reports import TrainingCallbacks, TrainingResult
+from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.runs.run_directory import (
     clear_run,
@@ -115,7 +116,7 @@ MOST_WORDS: Final = 10_000
 
 
 @contextmanager
-def text_corpus(job: PretrainingJob, callbacks: TrainingCallbacks) -> Iterator[Path]:
+def text_corpus(job: PretrainingJob, reporter: Reporter) -> Iterator[Path]:
     """The directory of a language model's corpus, which goes with the block if it is made here.
 
     Without a ``vocab`` the vocabulary has the text's words.  Raises UsageError for options of text
@@ -135,7 +136,7 @@ def text_corpus(job: PretrainingJob, callbacks: TrainingCallbacks) -> Iterator[P
         return
     if vocab is None:
         tokenizer = tokenizer_of_words(data)
-        callbacks.tell(
+        reporter.tell(
             f"a vocabulary of the text's words and characters, {tokenizer.vocab_size:,} tokens; "
             f"{param('vocab')} takes another"
         )
@@ -145,8 +146,8 @@ def text_corpus(job: PretrainingJob, callbacks: TrainingCallbacks) -> Iterator[P
         report, directory = CorpusReport(), Path(folder) / "corpus"
         share = HELD_OUT if held_out is None else held_out
         build_corpus([data], tokenizer, directory, held_out=share, report=report)
-        for line in report.lines(callbacks.spell):
-            callbacks.tell(line)
+        for line in report.lines(reporter.spell):
+            reporter.tell(line)
         yield directory
 
 
@@ -181,7 +182,7 @@ _NOTE_SECONDS: Final = 3.0
 
 def run_pretraining(
     job: PretrainingJob,
-    callbacks: TrainingCallbacks | None = None,
+    reporter: Reporter | None = None,
     processes: Processes | None = None,
     build_objective: Callable[..., PretrainingObjective] = PretrainingObjective,
 ) -> TrainingResult:
@@ -193,11 +194,11 @@ def run_pretraining(
     Raises UsageError, DataError, ModelNotFoundError, ConfigError, WeightsError, TrainingError, and
     TrainingInterrupted once a checkpoint is written.
     """
-    callbacks = callbacks or TrainingCallbacks()
+    reporter = reporter or Reporter()
     processes = processes or Processes()
     if not processes.is_first:
         # All processes would say the same.
-        callbacks = TrainingCallbacks()
+        reporter = Reporter()
     with ExitStack() as stack:
         if processes.is_first:
             stack.enter_context(owned_run(job.out, job.resume, job.force))
@@ -206,15 +207,15 @@ def run_pretraining(
         processes.wait()
         data = job.data
         if isinstance(job.instances, NextTokenOptions):
-            data = stack.enter_context(text_corpus(job, callbacks))
-        corpora = _corpora_in_turn(data, job.cache_gb, callbacks, processes)
-        return _pretrain(job, corpora, callbacks, processes, build_objective)
+            data = stack.enter_context(text_corpus(job, reporter))
+        corpora = _corpora_in_turn(data, job.cache_gb, reporter, processes)
+        return _pretrain(job, corpora, reporter, processes, build_objective)
 
 
 def _pretrain(
     job: PretrainingJob,
     corpora: tuple[TokenCorpus, Sequence[float]],
-    callbacks: TrainingCallbacks,
+    reporter: Reporter,
     processes: Processes,
     build_objective: Callable[..., PretrainingObjective],
 ) -> TrainingResult:
@@ -223,7 +224,7 @@ def _pretrain(
     arguments = job.arguments.for_device(chosen.type)
     corpus, shares = corpora
     plan = PretrainingPlan(
-        corpus, arguments, job.instances, job.masking, processes, callbacks.tell, shares
+        corpus, arguments, job.instances, job.masking, processes, reporter, shares
     )
     if job.verify:
         _verify(plan)
@@ -239,7 +240,7 @@ def _pretrain(
     micro_batch = micro_batch_tokens(network, plan, chosen)
     stream = PhasedStream(plan, micro_batch)
     if not plan.is_causal:
-        callbacks.tell(_estimate(plan, config, micro_batch, chosen).line())
+        reporter.tell(_estimate(plan, config, micro_batch, chosen).line())
     if arguments.compile:
         compile_rows(network.bert.layers)
     used = _utilization(config, stream, plan, chosen)
@@ -255,14 +256,14 @@ def _pretrain(
         in_new_order=stream.in_new_order,
         processes=processes,
         mfu=used.of_step if used else None,
-        note=callbacks.tell,
+        reporter=reporter,
     )
     identity = objective.identity(identity)
     loop = TrainingLoop(
         objective,
         run=run,
         identity=identity,
-        callbacks=callbacks,
+        reporter=reporter,
         as_model=lambda folder, weights: write_model(
             folder, model_state=weights, **_parts(plan, config)
         ),
@@ -291,7 +292,7 @@ def _pretrain(
     if used is not None and processes.is_first:
         share = used.of_run(result.num_steps, result.num_tokens, result.seconds)
         where = f"{processes.size} x {record.get('device_name', record['processor'])}"
-        callbacks.tell(f"{share:.1%} of the peak of {where}")
+        reporter.tell(f"{share:.1%} of the peak of {where}")
     if processes.is_first:
         record |= {"seconds": round(result.seconds, 3), "num_tokens": result.num_tokens}
         _describe(run, {**given, RECORD: record}, result, config)
@@ -302,13 +303,13 @@ def _pretrain(
 
 
 def _corpora_in_turn(
-    data: Data, cache_gb: float, callbacks: TrainingCallbacks, processes: Processes
+    data: Data, cache_gb: float, reporter: Reporter, processes: Processes
 ) -> tuple[TokenCorpus, Sequence[float]]:
     """The corpora; the first process of each host copies those of other machines."""
     if processes.local_rank:
         processes.wait()
-        return weighted_corpora(data, callbacks.tell, cache_gb)
-    found = weighted_corpora(data, callbacks.tell, cache_gb)
+        return weighted_corpora(data, reporter, cache_gb)
+    found = weighted_corpora(data, reporter, cache_gb)
     processes.wait()
     return found
 
@@ -332,7 +333,7 @@ def _verify(plan: PretrainingPlan) -> None:
         nonlocal last
         if time.monotonic() - last > _NOTE_SECONDS:
             last = time.monotonic()
-            plan.note(
+            plan.reporter.tell(
                 f"comparing the corpus with its sha256: {done / 1e9:,.1f} of {total / 1e9:,.1f} GB "
                 f"({param('verify', False)} leaves it out)"
             )

@@ -112,7 +112,7 @@ def _read(path: str, plan: PretrainingPlan) -> Probe:
     task = Classification.from_examples(texts)
     features = task.features(texts, plan.tokenizer(), plan.longest)
     task.add_labels(features, texts)
-    plan.note(
+    plan.reporter.tell(
         f"probe {Path(path).stem}: {len(texts):,} of {len(examples):,} texts, {len(labels)} "
         f"labels; the commonest one is right for {max(_shares(features)):.1%}"
     )

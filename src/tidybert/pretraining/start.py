@@ -233,7 +233,9 @@ def build_model(
     if is_new(model):
         config = new_config(model, shape, int(vocabulary["vocab_size"]))
         network = build(_with_dropout(config, rate))
-        plan.note(f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
+        plan.reporter.tell(
+            f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters"
+        )
         return network, config
     refuse_shape(model, shape)
     directory = ModelDirectory.open(model)
@@ -252,7 +254,7 @@ def build_model(
     # Next sentence prediction reads [CLS].
     config = directory.config.with_pooling("cls")
     network, report = directory.build(build, config=_with_dropout(config, rate))
-    plan.note(report.summary())
+    plan.reporter.tell(report.summary())
     return network, config
 
 
@@ -272,7 +274,7 @@ def _language_model(
         positions=instances.positions,
     )
     network = CausalLM(_with_dropout(config, plan.arguments.setting("dropout")))
-    plan.note(f"{size}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
+    plan.reporter.tell(f"{size}: random weights, {config.num_parameters / 1e6:.1f} M parameters")
     return network, config
 
 
@@ -295,7 +297,7 @@ def start_from_corpus(network: PretrainingModel, plan: PretrainingPlan) -> None:
         frequencies = torch.from_numpy(found.counts + 1.0)
         network.mlm.bias.copy_((frequencies / frequencies.sum()).log())
     attend_to_neighbours(network.bert, _CORPUS_START_STD, plan.arguments.seed)
-    plan.note(
+    plan.reporter.tell(
         f"start from the corpus: {int(seen.sum()):,} words' embeddings from their neighbours in "
         f"{found.num_tokens:,} tokens, and heads that look at neighbours; "
         f"{param('initial_weights', 'random')} leaves that out"

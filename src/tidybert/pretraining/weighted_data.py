@@ -1,7 +1,6 @@
 """Which corpora a run reads, in which shares: ``--data wiki:3 --data books:1``."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 from tidybert.corpus.corpora import copied_corpus, joined
@@ -9,10 +8,11 @@ from tidybert.corpus.token_shards import MANIFEST_FILE, TokenCorpus
 from tidybert.errors import UsageError, param
 from tidybert.pretraining.pretraining_job import CACHE_GB, Data
 from tidybert.storage.remote_files import is_remote
+from tidybert.system.reporter import Reporter
 
 
 def weighted_corpora(
-    data: Data, note: Callable[[str], None], cache_gb: float = CACHE_GB
+    data: Data, reporter: Reporter, cache_gb: float = CACHE_GB
 ) -> tuple[TokenCorpus, tuple[float, ...]]:
     """The corpora as one, and the share of the tokens that each has.
 
@@ -25,7 +25,7 @@ def weighted_corpora(
         raise UsageError(f"{param('data')}: name a directory that build-corpus wrote")
     named = [weighted_path(each) for each in given]
     corpora = [
-        TokenCorpus(copied_corpus(path, cache_gb, note) if is_remote(path) else path)
+        TokenCorpus(copied_corpus(path, cache_gb, reporter) if is_remote(path) else path)
         for path, _ in named
     ]
     total = sum(weight for _, weight in named)
@@ -39,7 +39,7 @@ def weighted_corpora(
                 "with a larger weight"
             )
     if len({each.manifest.settings.held_out for each in corpora}) > 1:
-        note(
+        reporter.tell(
             "the corpora hold out different fractions: a document that several of them have may be "
             "both learned from and measured on"
         )

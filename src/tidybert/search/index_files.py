@@ -34,7 +34,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.inference.answer_files import Chunk, Layout, chunk_size, embedded_chunks, npy_header
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.text_jobs import Advance, EmbedJob
+from tidybert.inference.text_jobs import EmbedJob
 from tidybert.modeling.kernels.nearest_vectors import DTYPES
 from tidybert.storage.journal import Count, Journal, check_settings, is_begun
 from tidybert.storage.json_objects import one_of, plain_json
@@ -42,6 +42,7 @@ from tidybert.storage.opening import open_regular, present
 from tidybert.storage.output_lock import output_lock
 from tidybert.storage.own_files import GrowingFile, remove_tree
 from tidybert.storage.part_file import SECONDS_BETWEEN_SAVES, Written
+from tidybert.system.reporter import SILENT, Reporter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -258,7 +259,7 @@ def write_index(
     dtype: str = "float32",
     model: str = "",
     computed: Computed | None = None,
-    advance: Callable[[int], None] = lambda num_texts: None,
+    reporter: Reporter = SILENT,
 ) -> Written:
     """Make ``directory`` an index of the texts, or add those to it that it lacks."""
     if dtype not in DTYPES:
@@ -280,7 +281,7 @@ def write_index(
         before = _state_in(directory, settings)
         state = before or IndexState(settings=settings)
         _skip_done(left, directory, state)
-        advance(state.num_texts)
+        reporter.advance(state.num_texts)
         first = next(left, None)
         if first is None and before is None:
             raise DataError("there are no texts to index")
@@ -291,12 +292,12 @@ def write_index(
             if first is not None:
                 lacking = chain([first], left)
                 if computed is not None:
-                    growing.add(computed(lacking), advance)
+                    growing.add(computed(lacking), reporter)
                 else:
                     layout = Layout(embedder.dimension, False, "float32")
                     size = chunk_size(embedder, layout)
                     chunks = embedded_chunks(embedder, lacking, layout, first=size, largest=size)
-                    growing.add(chunks, advance)
+                    growing.add(chunks, reporter)
             growing.finish()
     return Written(growing.state.num_texts, growing.state.num_truncated, state.num_texts)
 
@@ -369,12 +370,12 @@ class _Growing:
             if is_new:
                 self._files[name].write(begins[name])
 
-    def add(self, chunks: Iterable[Chunk], advance: Callable[[int], None]) -> None:
+    def add(self, chunks: Iterable[Chunk], reporter: Reporter) -> None:
         """Write texts as their vectors come; what is done when an error comes stays."""
         try:
             for chunk in chunks:
                 self._append(list(chunk.examples), chunk.vectors, sum(chunk.truncated))
-                advance(self.state.num_texts)
+                reporter.advance(self.state.num_texts)
                 if time.monotonic() - self._saved >= SECONDS_BETWEEN_SAVES:
                     self._save()
         except BaseException:
@@ -454,14 +455,14 @@ class IndexJob(EmbedJob):
         )
 
     def write(
-        self, opened: Embedder, texts: Iterable[Any], target: Path, resume: bool, advance: Advance
+        self, opened: Embedder, texts: Iterable[Any], target: Path, resume: bool, reporter: Reporter
     ) -> Written:
         return write_index(
-            opened, texts, target, dtype=self.stored, model=self.model, advance=advance
+            opened, texts, target, dtype=self.stored, model=self.model, reporter=reporter
         )
 
     def write_file(
-        self, opened: Any, source: Path, target: Path, report: ReadReport, advance: Advance
+        self, opened: Any, source: Path, target: Path, report: ReadReport, reporter: Reporter
     ) -> Written:
         texts = super().examples(opened, source, report)
-        return super().write(opened, texts, target, resume=True, advance=advance)
+        return super().write(opened, texts, target, resume=True, reporter=reporter)

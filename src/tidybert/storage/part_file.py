@@ -22,6 +22,7 @@ from tidybert.errors import DataError, DiskError, UsageError, param
 from tidybert.storage.journal import Count, Journal, check_settings
 from tidybert.storage.output_lock import OutputLock, journal_of, output_lock
 from tidybert.storage.own_files import GrowingFile
+from tidybert.system.reporter import SILENT, Reporter
 
 SECONDS_BETWEEN_SAVES: Final = 1.0
 
@@ -59,7 +60,7 @@ def grow_file(
     form: Form,
     *,
     resume: bool = False,
-    advance: Callable[[int], None] = lambda num_items: None,
+    reporter: Reporter = SILENT,
 ) -> Written:
     """Write ``target`` piece by piece, whole or not at all; what is done stays for a resume.
 
@@ -79,10 +80,10 @@ def grow_file(
         try:
             num_resumed = part.done.texts
             part.skip_done(left)
-            advance(num_resumed)
+            reporter.advance(num_resumed)
             for piece in pieces(left, num_resumed):
                 part.append(*piece)
-                advance(part.done.texts)
+                reporter.advance(part.done.texts)
             part.finish(form)
         finally:
             part.close()

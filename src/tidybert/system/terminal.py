@@ -12,6 +12,8 @@ from types import FrameType
 from typing import Any, Final
 from uuid import uuid4
 
+from tidybert.system.reporter import SILENT, Reporter
+
 # Text of files and users as a terminal may have it: control characters are shown, never sent.
 #
 # An escape sequence in a label, a token or a file's name could move the cursor, recolour the screen
@@ -128,10 +130,10 @@ def progress_bar(title: str, *, wanted: bool = True) -> Iterator[Show | None]:
 
 
 @contextmanager
-def counting_bar(title: str, total: int, *, wanted: bool) -> Iterator[Callable[[int], None]]:
-    """Gives a function that takes how many of ``total`` are done, and shows it where wanted."""
+def counting_bar(title: str, total: int, *, wanted: bool) -> Iterator[Reporter]:
+    """Gives a reporter that shows how many of ``total`` are done, where wanted."""
     with progress_bar(title, wanted=wanted) as show:
-        yield (lambda _done: None) if show is None else (lambda done: show(done, total, ""))
+        yield SILENT if show is None else Reporter(advance=lambda done: show(done, total, ""))
 
 
 def notebook_display() -> Callable[..., Any] | None:

@@ -1,6 +1,6 @@
 """All examples of a file, or of rows in memory, at once: for the shell and for Python alike."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, overload
@@ -11,6 +11,7 @@ from tidybert.errors import DataWarning, UsageError, in_python, param, suggestio
 from tidybert.files.reading import Reading, ReadOptions, ReadReport
 from tidybert.files.rows import Memory, count_of, in_memory
 from tidybert.files.text_examples import TextExample
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import warn_user
 from tidybert.tasks.registry import task_class, task_flags
 
@@ -45,7 +46,7 @@ def read_all(
     skip_bad_rows: bool = False,
     report: ReadReport | None = None,
     like: Reading | None = None,
-    tell: Callable[[str], None] = lambda _line: None,
+    reporter: Reporter = SILENT,
     warns: bool = False,
 ) -> list[Any]:
     """The examples of a task; ``tell`` gets each line about how they were read.
@@ -71,7 +72,7 @@ def read_all(
     )
     examples = list(found)
     for line in report.lines(str):
-        tell(line)
+        reporter.tell(line)
     if warns and report.num_problems:
         head = f"{report.path}: {count_of(report.num_problems, 'row')} skipped:"
         warn_user(in_python("\n".join([head, *report.problem_lines()])), DataWarning)

@@ -31,6 +31,7 @@ from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.kernels.dropout import drawing_from
 from tidybert.options import changes_of
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.training.determinism import DefaultDraws
 from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.optimization import (
@@ -73,7 +74,7 @@ def freeze(model: nn.Module, num_layers: int, embeddings: bool) -> list[nn.Modul
 
 
 def frozen_states(
-    model: nn.Module, num_layers: int, features: Sequence[Features], note: Callable[[str], None]
+    model: nn.Module, num_layers: int, features: Sequence[Features], reporter: Reporter
 ) -> "FrozenStates | None":
     """The states after the frozen layers; None without any, and where they cannot be kept."""
     encoder = encoder_of(model)
@@ -82,7 +83,7 @@ def frozen_states(
     try:
         return FrozenStates(encoder, num_layers, features)
     except OSError as error:
-        note(
+        reporter.tell(
             "each step computes the frozen layers' states again, which is slower: the directory "
             f"of temporary files cannot keep them ({error.strerror}); TMPDIR can name another"
         )
@@ -249,7 +250,7 @@ class FineTuning(Objective):
         *,
         evaluate: Evaluate | None = None,
         metric: str = "loss",
-        note: Callable[[str], None] = lambda _line: None,
+        reporter: Reporter = SILENT,
     ) -> None:
         if not features:
             raise TrainingError("there are no examples to train on")
@@ -257,14 +258,14 @@ class FineTuning(Objective):
         self.loss = loss
         self.arguments = arguments.for_width(encoder_of(model).config.hidden_size)
         self.metric = metric
-        self.note = note
+        self.reporter = reporter
         device = next(model.parameters()).device
         self.is_mixed = is_mixed(arguments.precision, device)
-        note_slow_bfloat16(device, self.is_mixed, note)
+        note_slow_bfloat16(device, self.is_mixed, reporter)
         self.steps_per_epoch = math.ceil(len(features) / arguments.batch_size)
         self.frozen = freeze(model, arguments.freeze_layers, arguments.freeze_embeddings)
         self.vocabulary = used_vocabulary(model, features)
-        self.frozen_states = frozen_states(model, arguments.freeze_layers, features, note)
+        self.frozen_states = frozen_states(model, arguments.freeze_layers, features, reporter)
         optimizer = build_optimizer(
             model,
             learning_rate=self.arguments.peak_rate,
@@ -370,7 +371,7 @@ class FineTuning(Objective):
                 self._draws = found is None
                 if found is not None:
                     return torch.tensor(found, dtype=torch.float64)
-                self.note(
+                self.reporter.tell(
                     "the loss draws random numbers from PyTorch's own generator, so threads do not "
                     "share a step; tidybert.modeling.kernels.dropout would allow it"
                 )

@@ -23,13 +23,14 @@ import torch
 from tidybert.errors import DivergedError, TrainingError, WeightsError, is_out_of_memory
 from tidybert.modeling.kernels.transfer import Fetched
 from tidybert.options import Changes
+from tidybert.system.reporter import Reporter
 from tidybert.training.determinism import seeds_allowed
 from tidybert.training.distributed import give_up_gathered, load_weights, whole
 from tidybert.training.figures import BadSteps, LaunchedStep, StepFigures
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, Watchdog
 from tidybert.training.objective import Objective, Work
 from tidybert.training.optimization import begin_step, update
-from tidybert.training.reports import StepReport, TrainingCallbacks, TrainingResult
+from tidybert.training.reports import StepReport, TrainingResult
 from tidybert.training.runs.run_checkpoints import (
     AsModel,
     Checkpoint,
@@ -61,13 +62,13 @@ class TrainingLoop(Generic[AnyObjective]):
         *,
         run: Path | None = None,
         identity: RunIdentity | None = None,
-        callbacks: TrainingCallbacks | None = None,
+        reporter: Reporter | None = None,
         as_model: AsModel | None = None,
         keep_every: int | None = None,
     ) -> None:
         self.objective = objective
         self.settings = settings = objective.settings
-        self.callbacks = callbacks or TrainingCallbacks()
+        self.reporter = reporter or Reporter()
         # A resume compares the form of these entries, so a run begins with all of them.
         counts = {} if settings.max_bad_steps is None else {"num_bad_steps": 0}
         self.record = RunRecord(
@@ -76,7 +77,7 @@ class TrainingLoop(Generic[AnyObjective]):
             identity or RunIdentity({}, {}),
             settings.save_total_limit,
             progress={**objective.progress, **counts, "seconds": 0.0},
-            note=self.callbacks.tell,
+            reporter=self.reporter,
             processes=objective.processes,
             writes_beside=settings.writes_beside,
             kept_steps=None if keep_every is None else keep_every * settings.save_steps,
@@ -84,7 +85,7 @@ class TrainingLoop(Generic[AnyObjective]):
             as_model=as_model,
         )
         self.bad_steps = BadSteps(objective, self.record)
-        plot = partial(self.callbacks.plot, "train")
+        plot = partial(self.reporter.plot, "train")
         self.figures = StepFigures(objective, self.record, self.bad_steps, plot)
         self._saved_at = self._counted_until = time.perf_counter()
         self._num_examples = self._num_tokens = 0
@@ -218,14 +219,14 @@ class TrainingLoop(Generic[AnyObjective]):
         self.state.progress |= work.progress
         self.record.log.write({"step": step + 1, "skipped": True})
         if not self._is_skipping:
-            self.callbacks.tell(f"from step {step + 1} on, data are passed over without an update")
+            self.reporter.tell(f"from step {step + 1} on, data are passed over without an update")
         self._is_skipping = True
 
     def _report(self, done: Sequence[StepReport]) -> None:
         for each in done:
             self._num_examples += each.num_examples
             self._num_tokens += each.num_tokens
-            self.callbacks.step(each)
+            self.reporter.step(each)
 
     def _evaluate(self) -> None:
         """Measure the model; every process does, and the first one keeps the best weights."""
@@ -242,8 +243,8 @@ class TrainingLoop(Generic[AnyObjective]):
         if metrics is None:
             return
         give_up_gathered(objective.model)
-        self.callbacks.plot("eval", self.record.log_evaluation(metrics), step)
-        self.callbacks.metrics(step, metrics)
+        self.reporter.plot("eval", self.record.log_evaluation(metrics), step)
+        self.reporter.metrics(step, metrics)
         is_better = best is None or objective.is_better(metrics, best)
         # Figures of two devices may differ in their last bits, and gathering takes all processes.
         if objective.processes.any(is_better and objective.processes.is_first)[0]:

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections.abc import Callable
 from functools import cache
 from statistics import median
 from typing import Final
@@ -11,6 +10,7 @@ import torch
 
 from tidybert.errors import UsageError, param
 from tidybert.modeling.kernels.linear import linear
+from tidybert.system.reporter import Reporter
 
 _LOGGER: Final = logging.getLogger(__name__)
 # A difference below this is noise.
@@ -40,7 +40,7 @@ def _has_bfloat16(device: torch.device) -> bool:
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
 
 
-def note_slow_bfloat16(device: torch.device, mixed: bool, note: Callable[[str], None]) -> None:
+def note_slow_bfloat16(device: torch.device, mixed: bool, reporter: Reporter) -> None:
     """Note by how much bfloat16 on a CPU loses against float32, after a trial of both.
 
     A processor's flags do not tell: some have instructions for bfloat16 that are slow.  The trial
@@ -50,7 +50,7 @@ def note_slow_bfloat16(device: torch.device, mixed: bool, note: Callable[[str], 
         return
     slower = _trial()
     if slower > _LOSES:
-        note(
+        reporter.tell(
             f"{param('precision', 'bfloat16')}: products take {slower:.1f} times as long as in "
             "float32 on this processor"
         )

@@ -1,11 +1,8 @@
-"""What a training tells: each step, each evaluation, lines of text, and how it ended."""
+"""What a training tells of each step, and how it ended."""
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-from tidybert.errors import in_python
 
 
 @dataclass(frozen=True)
@@ -57,39 +54,3 @@ class TrainingResult:
     num_bad_steps: int = 0
     stopped_early: bool = False
     resumed_from: int = 0
-
-
-@dataclass(frozen=True)
-class Notes:
-    """Base of a run's callbacks.
-
-    note: called with each line of text for the reader.
-    spell: writes the parameters that a line names, as ``errors.in_python`` or ``in_shell`` do.
-    track: called with figures by their names and their step, for each line that is logged.
-    """
-
-    note: Callable[[str], None] = lambda _line: None
-    spell: Callable[[str], str] = in_python
-    track: Callable[[Mapping[str, float], int], None] | None = None
-
-    def plot(self, kind: str, figures: Mapping[str, float], step: int) -> None:
-        """Give figures to ``track``, under names such as train/loss."""
-        if self.track is not None:
-            self.track({f"{kind}/{name}": value for name, value in figures.items()}, step)
-
-    def tell(self, line: str) -> None:
-        """Give a line to ``note``; work goes on where it cannot be written."""
-        with suppress(OSError):
-            self.note(self.spell(line))
-
-
-@dataclass(frozen=True)
-class TrainingCallbacks(Notes):
-    """Functions that get lines of text, each step, and each evaluation's step and metrics.
-
-    first_step: gets each step of a training that comes before, such as a contrastive one.
-    """
-
-    first_step: Callable[[StepReport], None] = lambda _done: None
-    step: Callable[[StepReport], None] = lambda _done: None
-    metrics: Callable[[int, dict[str, Any]], None] = lambda _step, _metrics: None

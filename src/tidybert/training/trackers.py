@@ -26,6 +26,7 @@ from tidybert.storage.model_files import (
     TENSORBOARD_FOLDER,
 )
 from tidybert.storage.opening import present
+from tidybert.system.reporter import SILENT, Reporter
 
 # metrics.jsonl and its like: one JSON object a line, which a full disk delays but never loses.
 
@@ -45,10 +46,10 @@ class MetricsLog:
         self,
         run: Path | None,
         file: str = METRICS_FILE,
-        tell: Callable[[str], None] = lambda _line: None,
+        reporter: Reporter = SILENT,
     ) -> None:
         self.path = None if run is None else run / file
-        self.tell = tell
+        self.reporter = reporter
         self._waiting: list[str] = []
         self._lock = threading.Lock()
 
@@ -69,7 +70,9 @@ class MetricsLog:
                 kept.append(line + "\n")
         # A kill can leave half a line at the end.
         if unreadable > 1:
-            self.tell(f"warning: {source}: {unreadable} lines cannot be read and are dropped")
+            self.reporter.tell(
+                f"warning: {source}: {unreadable} lines cannot be read and are dropped"
+            )
         atomic_write_text(self.path, "".join(kept))
 
     def last(self, name: str, most: int) -> list[tuple[int, float]]:
@@ -90,13 +93,13 @@ class MetricsLog:
                 append_text(self.path, "".join(self._waiting))
             except DiskError as error:
                 if len(self._waiting) == 1:
-                    self.tell(
+                    self.reporter.tell(
                         f"warning: {error.message}. The training continues; the lines wait in "
                         "memory until there is room, and are lost if it ends before"
                     )
                 return
             if len(self._waiting) > 1:
-                self.tell(
+                self.reporter.tell(
                     f"{self.path} can be written again, and has all {len(self._waiting)} "
                     "lines that waited"
                 )
@@ -214,9 +217,7 @@ def opener_of(name: str) -> Callable[[Path], Tracker]:
 
 
 @contextmanager
-def tracked(
-    run: Path, names: Sequence[str] | None, tell: Callable[[str], None]
-) -> Iterator[Track | None]:
+def tracked(run: Path, names: Sequence[str] | None, reporter: Reporter) -> Iterator[Track | None]:
     """A function that gives figures to trackers; None where none is named.
 
     They open with the first figures, because RUN must be empty until training has begun.  One that
@@ -230,11 +231,11 @@ def tracked(
 
     def track(figures: Mapping[str, float], step: int) -> None:
         for name in list(waiting):
-            with _survived(name, waiting, tell):
+            with _survived(name, waiting, reporter):
                 trackers[name] = waiting[name](run)
             waiting.pop(name, None)
         for name in list(trackers):
-            with _survived(name, trackers, tell):
+            with _survived(name, trackers, reporter):
                 trackers[name].log(figures, step)
 
     try:
@@ -246,13 +247,13 @@ def tracked(
 
 
 @contextmanager
-def _survived(name: str, among: dict[str, Any], tell: Callable[[str], None]) -> Iterator[None]:
+def _survived(name: str, among: dict[str, Any], reporter: Reporter) -> Iterator[None]:
     """Within the block an error of a tracker is told, and removes it."""
     try:
         yield
     except Exception as error:
         del among[name]
-        tell(
+        reporter.tell(
             f"warning: {name} takes no more figures: {error}. The training continues, and "
             "metrics.jsonl has them all"
         )

@@ -17,6 +17,7 @@ from tidybert.errors import DataError, UsageError
 from tidybert.estimators import BertVectorizer
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.inference.embedding import Embedder
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.task_options import VectorOptions
 from tidybert.tasks.vectors.vector_examples import VectorExample, form_of, read_vectors
 
@@ -235,7 +236,6 @@ def test_a_vectorizer_trains_on_request(tiny_model: Path, tmp_path: Path) -> Non
 
 def test_a_stopped_run_goes_on_to_the_same_bits(tiny_model: Path, tmp_path: Path) -> None:
     from tidybert.finetuning.finetuning_job import FinetuningJob
-    from tidybert.finetuning.finetuning_run import Callbacks
     from tidybert.finetuning.run_job import run_finetuning
     from tidybert.training.training_arguments import TrainingArguments
 
@@ -260,7 +260,7 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tiny_model: Path, tmp_path: Path
             resume=resume,
             max_seq_length=16,
         )
-        run_finetuning(job, Callbacks(**given))
+        run_finetuning(job, Reporter(**given))
         return (tmp_path / name / "model.safetensors").read_bytes()
 
     whole = go("whole")

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from tidybert.data.batching import class_order, collate
 from tidybert.modeling import BertModel
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.vectors import vector_training
 from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.tasks.vectors.vector_examples import VectorExample
 from tidybert.tasks.vectors.vector_training import VectorTraining
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.loop import TrainingLoop
-from tidybert.training.reports import TrainingCallbacks
 from tidybert.training.training_arguments import TrainingArguments
 
 COLOURS = ("red", "blue", "green", "black")
@@ -126,8 +126,8 @@ def test_two_trainings_have_the_same_bits_and_learn(
     ends = []
     for _ in range(2):
         made, losses = objective(60, dropout=0.1, steps=8), list[float]()
-        callbacks = TrainingCallbacks(step=lambda done, losses=losses: losses.append(done.loss))
-        TrainingLoop(made, callbacks=callbacks).train()
+        reporter = Reporter(step=lambda done, losses=losses: losses.append(done.loss))
+        TrainingLoop(made, reporter=reporter).train()
         ends.append((losses, [*made.model.state_dict().values()]))
 
     assert ends[0][0] == ends[1][0]

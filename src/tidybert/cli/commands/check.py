@@ -24,6 +24,7 @@ from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError, in_shell
 from tidybert.files.reading import ReadOptions
 from tidybert.options import option
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.registry import task_flags, task_names
 from tidybert.tasks.task_options import TaskOptions
 
@@ -94,12 +95,23 @@ def _check(
     chosen = task_class(task, options)
     report = ReadReport()
     examples = read_all(
-        chosen, file, read, skip_bad_rows=given.skip_bad_rows, report=report, tell=note
+        chosen,
+        file,
+        read,
+        skip_bad_rows=given.skip_bad_rows,
+        report=report,
+        reporter=Reporter(note=note, spell=str),
     )
     job = chosen.from_examples(examples, options)
     dev = pool = None
     if given.dev is not None:
-        dev = read_all(job, given.dev, read, skip_bad_rows=given.skip_bad_rows, tell=note)
+        dev = read_all(
+            job,
+            given.dev,
+            read,
+            skip_bad_rows=given.skip_bad_rows,
+            reporter=Reporter(note=note, spell=str),
+        )
     if given.unlabelled is not None:
         pool = _read_pool(job, given.unlabelled, given.skip_bad_rows, Reading.of(read, report))
     begun = time.monotonic()

@@ -61,10 +61,10 @@ def duplicates(
     embedder = Embedder(given.model, device=given.device, allow_pickle=given.allow_pickle)
     begun = time.monotonic()
     features = example_features(examples, embedder.tokenizer, embedder.max_seq_length)
-    with shown_texts("encoding", len(examples)) as advance:
-        vectors = embedder.vectors(features, advance)
-    with shown_texts("comparing", len(examples)) as advance:
-        found = group_alike(directions(vectors, vectors.mean(axis=0)), given.threshold, advance)
+    with shown_texts("encoding", len(examples)) as reporter:
+        vectors = embedder.vectors(features, reporter)
+    with shown_texts("comparing", len(examples)) as reporter:
+        found = group_alike(directions(vectors, vectors.mean(axis=0)), given.threshold, reporter)
     rows = duplicate_rows(examples, found)
     content = csv_text(rows, COLUMNS)
     if given.out is None:

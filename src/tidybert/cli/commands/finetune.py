@@ -10,18 +10,18 @@ import typer
 from tidybert.catalog import DEFAULT_MODEL
 from tidybert.cli import flags
 from tidybert.cli.flags import PanelCommand, note_changed, takes
-from tidybert.cli.output import note, print_json
+from tidybert.cli.output import SHELL, note, print_json
 from tidybert.errors import in_shell
 from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.options import option
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.registry import task_flags, task_names, unused_flags
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
     from tidybert.finetuning.finetuned_model import FinetunedModel
-    from tidybert.finetuning.finetuning_run import Callbacks
 
 MOST_USED: Final = (
     "train", "dev", "out", "text", "label", "max_seq_length", "num_train_epochs", "learning_rate",
@@ -97,22 +97,21 @@ def finetune(
         return
     from tidybert.cli.progress import shown_training
     from tidybert.cli.results import print_trials
-    from tidybert.finetuning.finetuning_run import Callbacks
     from tidybert.finetuning.run_job import run_finetuning
     from tidybert.training.trackers import tracked
 
     @contextmanager
-    def training(job: FinetuningJob, metric: str) -> "Iterator[Callbacks]":
+    def training(job: FinetuningJob, metric: str) -> "Iterator[Reporter]":
         assert job.out is not None
         with (
-            tracked(job.out, given.log_to, note) as track,
-            shown_training(metric, job.arguments.batch_size, track) as callbacks,
+            tracked(job.out, given.log_to, SHELL) as track,
+            shown_training(metric, job.arguments.batch_size, track) as reporter,
         ):
-            yield callbacks
+            yield reporter
 
     finished = run_finetuning(
         job,
-        Callbacks(
+        Reporter(
             note,
             in_shell,
             origin=lambda found: note_changed(given.config, found.files),

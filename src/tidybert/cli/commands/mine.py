@@ -89,8 +89,8 @@ def mine(model: flags.ModelArgument, *, given: MineFlags, read: ReadOptions) -> 
         )
         query_prompt = form.prompt(name=form.query_prompt_name)
         negatives = HardNegatives(embedder, query_prompt, texts, pairs, options)
-        with resumable(given.out, given.resume), shown_texts("mining", len(pairs)) as advance:
-            written = negatives.write(pairs, given.out, resume=given.resume, advance=advance)
+        with resumable(given.out, given.resume), shown_texts("mining", len(pairs)) as reporter:
+            written = negatives.write(pairs, given.out, resume=given.resume, reporter=reporter)
     count = written.num_texts - written.num_resumed
     note(
         f"{count:,} pairs, {len(negatives.texts):,} different texts; {negatives.num_short:,} pairs "

@@ -63,7 +63,7 @@ def recite(out: Path, program: str, *, seed: int, resume: bool, as_json: bool) -
         f"2. Training. A {MODEL} learns, at each token, to say the next one. It sees only the "
         f"tokens before it, and reads both versions in each of {MAX_STEPS} steps."
     )
-    with resources.as_file(poem) as path, shown_training(out, None) as callbacks:
+    with resources.as_file(poem) as path, shown_training(out, None) as reporter:
         job = PretrainingJob(
             MODEL,
             path,
@@ -78,7 +78,7 @@ def recite(out: Path, program: str, *, seed: int, resume: bool, as_json: bool) -
             resume=resume,
             device="cpu",
         )
-        result = run_pretraining(job, callbacks)
+        result = run_pretraining(job, reporter)
     atomic_write_bytes(out / POEM, poem.read_bytes())
 
     generator = TextGenerator(out, device="cpu")
@@ -208,11 +208,11 @@ def _quickstart(given: QuickstartFlags, out: Path) -> None:
         f"{NUM_TRAIN_EPOCHS} times. tidybert measures it on dev each time, and keeps the best "
         "weights."
     )
-    with shown_training(task.metric, arguments.batch_size) as callbacks:
+    with shown_training(task.metric, arguments.batch_size) as reporter:
         job = FinetuningJob(
             task, DEFAULT_MODEL, train, dev, arguments, out=out, resume=given.resume
         )
-        finished = run_finetuning(job, callbacks)
+        finished = run_finetuning(job, reporter)
     result = finished.result
     _copy_tickets(out / "tickets")
 

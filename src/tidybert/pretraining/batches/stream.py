@@ -206,7 +206,7 @@ class PhasedStream:
             )
             shape = self.streams[-1].shape
             if shape is not None:
-                plan.note(
+                plan.reporter.tell(
                     f"micro-batches of {shape.num_rows:,} rows, {shape.num_sequences:,} sequences "
                     f"and {shape.num_predictions:,} predictions, filled up with padding"
                 )

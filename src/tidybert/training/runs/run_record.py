@@ -22,6 +22,7 @@ from tidybert.errors import TrainingError, param
 from tidybert.options import Changes
 from tidybert.storage.model_files import BAD_STEPS_FILE, METRICS_FILE
 from tidybert.storage.own_files import make_directory
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.signals import signal_name
 from tidybert.training.distributed import Processes, whole
 from tidybert.training.interruption import (
@@ -122,7 +123,7 @@ class RunRecord:
         save_total_limit: int,
         *,
         progress: Mapping[str, Any] = {},
-        note: Callable[[str], None] = lambda _line: None,
+        reporter: Reporter = SILENT,
         processes: Processes | None = None,
         writes_beside: bool = False,
         kept_steps: int | None = None,
@@ -137,7 +138,7 @@ class RunRecord:
         self.kept_steps = kept_steps
         self.preempt_seconds = preempt_seconds
         self.as_model = as_model
-        self.note = note
+        self.reporter = reporter
         self.processes = processes or Processes()
         self.log = self.log_file(METRICS_FILE)
         self._writer = BackgroundWriter() if writes_beside else None
@@ -147,7 +148,7 @@ class RunRecord:
 
     def log_file(self, name: str) -> MetricsLog:
         """A log of the run, which the first process writes."""
-        return MetricsLog(self.run if self.processes.is_first else None, name, self.note)
+        return MetricsLog(self.run if self.processes.is_first else None, name, self.reporter)
 
     @property
     def is_over(self) -> bool:
@@ -182,8 +183,8 @@ class RunRecord:
             self._saved_step = found.state.step
         self.log.rewind(self.state.step)
         for line in lines:
-            self.note(line)
-        self.note(
+            self.reporter.tell(line)
+        self.reporter.tell(
             f"resuming after step {self.state.step} of {self.num_steps}"
             if self.state.step
             else f"no checkpoint to resume from in {self.run}: starting at step 1"
@@ -286,7 +287,7 @@ class RunRecord:
             when = "after the step at hand"
             if self.preempt_seconds is not None and number == signal.SIGTERM:
                 when = f"within {self.preempt_seconds:g} s"
-            self.note(
+            self.reporter.tell(
                 f"{signal_name(number)}: the run ends {when}{saved} "
                 f"({self.state.step} of {self.num_steps} steps are done)"
             )
@@ -296,10 +297,12 @@ class RunRecord:
             if self._saved_step
             else "the whole training, which has no checkpoint yet"
         )
-        self.note(f"{signal_name(number)} again: a third signal ends at once and loses {lost}")
+        self.reporter.tell(
+            f"{signal_name(number)} again: a third signal ends at once and loses {lost}"
+        )
 
     def _say_slow(self, slow: SlowStep) -> None:
-        self.note(
+        self.reporter.tell(
             f"warning: step {slow.step} of {self.num_steps} has taken {slow.seconds:.0f} s so far, "
             f"where a step takes {slow.median:.2g} s (the median); its batch: {slow.place}"
         )

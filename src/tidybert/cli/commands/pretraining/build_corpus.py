@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -116,7 +116,7 @@ def _build_on_cluster(corpus: list[str], given: BuildCorpusFlags, read: CorpusOp
     if given.near_duplicates is not None or given.exclude:
         raise UsageError("--near-duplicates and --exclude are for one machine: leave out --cluster")
     report = CorpusReport()
-    with ExitStack() as stack, shown_texts("tokenising") as advance:
+    with ExitStack() as stack, shown_texts("tokenising") as reporter:
         shown: list[Callable[[Built], None]] = []
 
         def progress(built: "Built") -> None:
@@ -134,8 +134,7 @@ def _build_on_cluster(corpus: list[str], given: BuildCorpusFlags, read: CorpusOp
             held_out=given.held_out,
             least_held_out=LEAST_HELD_OUT,
             report=report,
-            begun=note_begin,
-            advance=advance,
+            reporter=replace(reporter, begun=note_begin),
             progress=progress,
         )
     note(*report.lines(str))

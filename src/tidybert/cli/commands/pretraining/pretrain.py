@@ -10,7 +10,7 @@ import typer
 
 from tidybert.cli import flags
 from tidybert.cli.flags import take_branch, takes
-from tidybert.cli.output import clock, note, print_json, print_table
+from tidybert.cli.output import SHELL, clock, note, print_json, print_table
 from tidybert.errors import TidyBertError, in_shell
 from tidybert.options import option
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
@@ -19,9 +19,10 @@ from tidybert.pretraining.pretraining_job import ModelShape, PretrainingJob, Pre
 from tidybert.storage.model_files import CURVES_FILE
 from tidybert.storage.output_lock import output_lock
 from tidybert.system.cores import load_note
+from tidybert.system.reporter import Reporter
 
 if TYPE_CHECKING:
-    from tidybert.training.reports import StepReport, TrainingCallbacks, TrainingResult
+    from tidybert.training.reports import StepReport, TrainingResult
     from tidybert.training.trackers import Track
 
 _LINE_SECONDS: Final = 30.0
@@ -116,11 +117,11 @@ def train_and_show(job: PretrainingJob, given: "ShownFlags", then: str) -> None:
     from tidybert.training.trackers import tracked
 
     with (
-        tracked(job.out, given.log_to, note) as track,
+        tracked(job.out, given.log_to, SHELL) as track,
         processes(job.device) as group,
-        shown_training(job.out, track) as callbacks,
+        shown_training(job.out, track) as reporter,
     ):
-        result = run_pretraining(job, callbacks, group)
+        result = run_pretraining(job, reporter, group)
         is_first = group.is_first
     if is_first:
         show_result(result, job.out, then, as_json=given.json)
@@ -166,9 +167,8 @@ def _meaning(metric: str) -> str:
 
 
 @contextmanager
-def shown_training(run: Path, track: "Track | None") -> "Iterator[TrainingCallbacks]":
-    """Callbacks that show the training: a line every half minute on stderr, and the curves."""
-    from tidybert.training.reports import TrainingCallbacks
+def shown_training(run: Path, track: "Track | None") -> "Iterator[Reporter]":
+    """Reporter that show the training: a line every half minute on stderr, and the curves."""
     from tidybert.training.runs.run_origin import measured_text
 
     if busy := load_note():
@@ -207,7 +207,7 @@ def shown_training(run: Path, track: "Track | None") -> "Iterator[TrainingCallba
         note(f"step {step:,}, {measured_text(run)}: {shown}")
         _draw_curves(run)
 
-    yield TrainingCallbacks(note=note, spell=in_shell, step=step, metrics=metrics, track=track)
+    yield Reporter(note=note, spell=in_shell, step=step, metrics=metrics, track=track)
 
 
 def _draw_curves(run: Path) -> bool:

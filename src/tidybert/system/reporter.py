@@ -1,0 +1,63 @@
+"""Who hears of a long work: one object for its lines of text, its progress and its figures.
+
+A face gives the functions that it has a use for; whatever it leaves out is told to nobody.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidybert.errors import in_python
+
+
+def _nothing(*_: Any) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Reporter:
+    """Functions that a work calls while it goes on.
+
+    note: gets each line of text for the reader.
+    spell: writes the parameters that a line names, as ``errors.in_python`` or ``in_shell`` do.
+    advance: gets the number of items that are done.
+    begun: gets the numbers of files that were done before, and of all, before a cluster starts.
+    track: gets figures by their names and their step, for each line that is logged.
+    first_step: gets the StepReport of each step of a training that comes before, such as a
+        contrastive one.
+    step: gets the StepReport of each step.
+    metrics: gets each evaluation's step and metrics.
+    data: gets the report on the data of a fine-tuning.
+    origin: gets what the data are, once they are read.
+    training: gives the reporter of a training that begins, from its job and the metric that
+        decides; a job may have several of them.  None: this is its reporter.
+    rows: what the rows of examples are to a program, such as position; what the checks find, and a
+        collapse, are then Python warnings at its line.  None notes them, as the shell does.
+    """
+
+    note: Callable[[str], None] = _nothing
+    spell: Callable[[str], str] = in_python
+    track: Callable[[Mapping[str, float], int], None] | None = None
+    advance: Callable[[int], None] = _nothing
+    begun: Callable[[int, int], None] = _nothing
+    first_step: Callable[[Any], None] = _nothing
+    step: Callable[[Any], None] = _nothing
+    metrics: Callable[[int, dict[str, Any]], None] = _nothing
+    data: Callable[[Any], None] = _nothing
+    origin: Callable[[Any], None] = _nothing
+    training: "Callable[[Any, str], AbstractContextManager[Reporter]] | None" = None
+    rows: str | None = None
+
+    def tell(self, line: str) -> None:
+        """Give a line to ``note``; work goes on where it cannot be written."""
+        with suppress(OSError):
+            self.note(self.spell(line))
+
+    def plot(self, kind: str, figures: Mapping[str, float], step: int) -> None:
+        """Give figures to ``track``, under names such as train/loss."""
+        if self.track is not None:
+            self.track({f"{kind}/{name}": value for name, value in figures.items()}, step)
+
+
+SILENT: Final = Reporter()
