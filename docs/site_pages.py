@@ -59,8 +59,10 @@ def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, *, page: Any, **_: Any) -> str:
-    """A guide's commands and flags as links to the reference."""
-    return html if is_reference(page) else reference_links(html, page.file.src_uri)
+    """Commands, flags and classes as links to the reference, but on the pages of commands."""
+    name = page.file.src_uri
+    is_linked = not is_reference(page) or name.startswith(f"{reference_pages.FOLDER}/python/")
+    return reference_links(html, name) if is_linked else html
 
 
 def is_reference(page: Any) -> bool:

@@ -93,5 +93,9 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     )
 
     assert built.returncode == 0, built.stderr
-    page = (tmp_path / "reference" / "python" / "finetuning.html").read_text(encoding="utf-8")
-    assert 'id="tidybert.finetune"' in page
+    python = tmp_path / "reference" / "python"
+    assert 'id="tidybert.finetune"' in (python / "finetuning.html").read_text(encoding="utf-8")
+    page = re.sub(r"<[^>]+>", "", (python / "estimators.html").read_text(encoding="utf-8"))
+    # A default is a value, and the text of an option is that of its flag.
+    assert "learning_rate: float | None = None" in page
+    assert "Divide logits of teacher and student by this" in page
