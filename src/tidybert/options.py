@@ -66,6 +66,7 @@ class Declared:
     recorded: whether arguments.json has it; what only says how a run is begun is not recorded.
     shared: whether the trials of one RUN must have the same value, also when it is resumed.
     estimator: whether the estimators have it as a parameter.
+    part: of an option about files, what a file must have for it to be of use: see ReadOptions.
     needs: another option, without which this one has no use.
     searched: whether a search sets it, so that nobody else may.
     of_steps: whether a value asks for steps of fine-tuning, which contrastive training has not.
@@ -83,6 +84,7 @@ class Declared:
     recorded: bool = True
     shared: bool = True
     estimator: bool = True
+    part: str | None = None
     needs: str | None = None
     searched: bool = False
     of_steps: bool = False

@@ -67,7 +67,7 @@ def test_dropout(quick: Quick, toy: Data) -> None:
     config = fitted.model_.config
     assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.5
     assert not same_bits(fitted, BertClassifier(**quick).fit(X, y))
-    with pytest.raises(UsageError, match=r"^dropout is 1.0; expected a number from 0 to below 1"):
+    with pytest.raises(UsageError, match=r"^dropout is 1.0; expected a fraction from 0 to below 1"):
         BertClassifier(**quick, dropout=1.0).fit(X, y)
 
 

@@ -153,7 +153,7 @@ def test_one_task_alone_reads_a_foreign_head(head: Any, task: str | None) -> Non
 
     assert (metadata and metadata.task) == task
     # Other tests register tasks of their own, as classes.
-    own = [name for name, (where, _) in registry._TASKS.items() if isinstance(where, str)]
+    own = [name for name, each in registry._TASKS.items() if isinstance(each.task, str)]
     assert sum(registry._task(each).reads_head(found) for each in own) <= 1
     if metadata is not None:
         assert metadata.max_seq_length == 64

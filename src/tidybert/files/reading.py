@@ -42,34 +42,34 @@ class ReadOptions(Options):
 
     PANEL: ClassVar = "Data"
 
-    text: str | int | None = option(None, **_COLUMN)
+    text: str | int | None = option(None, **_COLUMN, part="columns")
     """``--text``: Column of the text, by name or number from 0. If not set: guessed from common
     names."""
-    text_pair: str | int | None = option(None, **_COLUMN)
+    text_pair: str | int | None = option(None, **_COLUMN, part="pairs")
     """``--text-pair``: Column of the second text of a pair. If not set: none if --text is set, else
     guessed from common names."""
-    label: str | int | None = option(None, **_COLUMN)
+    label: str | int | None = option(None, **_COLUMN, part="columns")
     """``--label``: Column of the class or score. If not set: guessed from common names.
     --multi-label takes several columns of 0 and 1, such as toxic,insult."""
-    label_separator: str | None = option(None)
+    label_separator: str | None = option(None, part="labels")
     """``--label-separator``: With --multi-label, the characters between a text's labels, such as
     semicolon. If not set: comma. JSON and Parquet may contain lists."""
     format: str | None = option(None)
     """``--format``: ``csv``, tsv, jsonl, json, parquet, text (one a line), label-text (label,
     space, text), swag, codah or conll. If not set: by suffix or content."""
-    header: bool | None = option(None)
+    header: bool | None = option(None, part="headers")
     """``--header/--no-header``: Read column names from the first row of csv or tsv, or not. If not
     set: tidybert looks for the columns there."""
-    delimiter: str | None = option(None)
+    delimiter: str | None = option(None, part="tables")
     """``--delimiter``: Character between cells, or tab, comma, semicolon or pipe. If not set: comma
     in csv, tab in tsv."""
-    quoting: bool | None = option(None)
+    quoting: bool | None = option(None, part="tables")
     """``--quoting/--no-quoting``: Read "..." as one cell that may contain delimiters and line ends,
     or as plain text. If not set: plain text only between tabs."""
     encoding: str | None = option(None)
     """``--encoding``: Encoding of the file. If not set: utf-8, with or without a byte-order
     mark."""
-    skip_rows: int = option(0, at_least=0)
+    skip_rows: int = option(0, at_least=0, part="tables")
     """``--skip-rows N``: Pass over the first N lines of csv or tsv, such as a title."""
 
     def __post_init__(self) -> None:

@@ -1,11 +1,13 @@
 """The tasks by name, each imported when it is asked for; loads no torch by itself."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.errors import ConfigError, UsageError, param, suggestion
+from tidybert.files.reading import ReadOptions
+from tidybert.options import declared
 from tidybert.tasks.task_options import (
     ClassOptions,
     MultiLabelOptions,
@@ -22,32 +24,39 @@ if TYPE_CHECKING:
     from tidybert.tasks.task import AnyTask
 
 
-_TASKS: "Final[dict[str, tuple[str | type[AnyTask], type[TaskOptions]]]]" = {
-    "classify": ("tidybert.tasks.classification:Classification", ClassOptions),
-    "multi-label": ("tidybert.tasks.multi_label:MultiLabelClassification", MultiLabelOptions),
-    "regress": ("tidybert.tasks.regression:Regression", TextOptions),
-    "choose": ("tidybert.tasks.choices.multiple_choice:MultipleChoice", TaskOptions),
-    "answer": ("tidybert.tasks.questions.question_answering:QuestionAnswering", QuestionOptions),
-    "tag": ("tidybert.tasks.tags.tagging:Tagging", WindowOptions),
-    "embed": ("tidybert.tasks.vectors.sentence_vectors:SentenceVectors", VectorOptions),
-}
-"""By name the class, imported when it is asked for, and its options."""
+@dataclass(frozen=True)
+class _Entry:
+    """A task: its class, imported when it is asked for, its options, and what its files have.
+
+    files: the parts that options of ReadOptions are about.
+    """
+
+    task: "str | type[AnyTask]"
+    options: type[TaskOptions]
+    files: tuple[str, ...] = ("columns", "pairs", "labels", "headers", "tables")
 
 
-_DELIMITED: Final = ("header", "delimiter", "quoting", "skip_rows")
-_UNREAD: "Final[dict[str, tuple[str, ...]]]" = {
-    "regress": ("label_separator",),
-    "choose": ("text", "text_pair", "label", "label_separator", "header"),
-    "answer": ("text", "text_pair", "label", "label_separator", *_DELIMITED),
-    "tag": ("text_pair", "label_separator", *_DELIMITED),
-    "embed": ("label_separator",),
+_SCORED: Final = ("columns", "pairs", "headers", "tables")
+_TASKS: Final = {
+    "classify": _Entry("tidybert.tasks.classification:Classification", ClassOptions),
+    "multi-label": _Entry("tidybert.tasks.multi_label:MultiLabelClassification", MultiLabelOptions),
+    "regress": _Entry("tidybert.tasks.regression:Regression", TextOptions, _SCORED),
+    "choose": _Entry(
+        "tidybert.tasks.choices.multiple_choice:MultipleChoice", TaskOptions, ("tables",)
+    ),
+    "answer": _Entry(
+        "tidybert.tasks.questions.question_answering:QuestionAnswering", QuestionOptions, ()
+    ),
+    "tag": _Entry("tidybert.tasks.tags.tagging:Tagging", WindowOptions, ("columns",)),
+    "embed": _Entry(
+        "tidybert.tasks.vectors.sentence_vectors:SentenceVectors", VectorOptions, _SCORED
+    ),
 }
-"""By task the fields of ReadOptions that none of its files has a use for."""
 
 
 def register(task: "type[AnyTask]") -> None:
     """Make your own task known under its name, to ``finetune`` and to ``Predictor``."""
-    _TASKS[task.name] = task, task.options_class
+    _TASKS[task.name] = _Entry(task, task.options_class)
 
 
 def format_names() -> list[str]:
@@ -58,14 +67,14 @@ def format_names() -> list[str]:
 
 def task_names() -> list[str]:
     """The names that TASK can have; an option of one of these chooses any other task."""
-    variants = {name for _, options in _TASKS.values() for name in options.chooses.values()}
+    variants = {name for each in _TASKS.values() for name in each.options.chooses.values()}
     return [name for name in _TASKS if name not in variants]
 
 
 @cache
 def task_flags() -> type[TaskOptions]:
     """One dataclass with the options of all tasks, a flag each; it is each task's options too."""
-    found = [options for _, options in _TASKS.values()]
+    found = [each.options for each in _TASKS.values()]
     bases = [
         each
         for each in dict.fromkeys(found)
@@ -76,8 +85,9 @@ def task_flags() -> type[TaskOptions]:
 
 def unused_flags(name: str) -> set[str]:
     """The options of other tasks, and those of files that this task does not read."""
-    _, options = _TASKS[name]
-    return (task_flags().field_names() - options.field_names()) | {*_UNREAD.get(name, ())}
+    entry, parts = _TASKS[name], {each.name: declared(each).part for each in fields(ReadOptions)}
+    unread = {each for each, part in parts.items() if part and part not in entry.files}
+    return (task_flags().field_names() - entry.options.field_names()) | unread
 
 
 def task_class(name: str, options: TaskOptions | None = None) -> "type[AnyTask]":
@@ -91,10 +101,10 @@ def task_class(name: str, options: TaskOptions | None = None) -> "type[AnyTask]"
             f"TASK is {name!r}; expected one of {', '.join(names)}{suggestion(name, names)}"
         )
     options = options or TaskOptions()
-    for option, variant in _TASKS[name][1].chooses.items():
+    for option, variant in _TASKS[name].options.chooses.items():
         if getattr(options, option, None):
             name = variant
-    taken = _TASKS[name][1].field_names()
+    taken = _TASKS[name].options.field_names()
     for option in options.given():
         if option not in taken:
             known = ", ".join(param(each) for each in sorted(taken)) or "none of these options"
@@ -140,7 +150,7 @@ def foreign_metadata(head: "HeadDescription", max_seq_length: int) -> "ModelMeta
 
 
 def _task(name: str) -> "type[AnyTask]":
-    found: Any = _TASKS[name][0]
+    found: Any = _TASKS[name].task
     if isinstance(found, str):
         module, _, attribute = found.partition(":")
         found = getattr(import_module(module), attribute)

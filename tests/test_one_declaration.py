@@ -1,0 +1,219 @@
+"""A thing is declared once: in a copy of src it is added by editing as few files as a test says.
+
+``House`` is the copy.  A test edits it, runs code in it, and says which files it had to touch: what
+the added thing does where it is used is not its subject.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidybert
+
+PACKAGE = Path(tidybert.__file__).parent
+TESTS = Path(__file__).parent
+
+
+class House:
+    """A copy of src, which may be edited; ``touched`` are the files that were."""
+
+    def __init__(self, folder: Path) -> None:
+        self.src = folder / "src"
+        self.touched: set[str] = set()
+        ignored = shutil.ignore_patterns("__pycache__", "resources")
+        shutil.copytree(PACKAGE, self.src / "tidybert", ignore=ignored)
+        (self.src / "tidybert" / "resources").symlink_to(PACKAGE / "resources")
+
+    def add(self, file: str, *, before: str, text: str) -> None:
+        """Add lines to a file of the package, before the only line that begins with ``before``."""
+        path = self.src / "tidybert" / file
+        lines = path.read_text(encoding="utf-8").splitlines()
+        (place,) = (n for n, line in enumerate(lines) if line.strip().startswith(before))
+        path.write_text("\n".join([*lines[:place], text, *lines[place:], ""]), encoding="utf-8")
+        self.touched.add(file)
+
+    def run(self, code: str) -> Any:
+        """What code in the copy leaves in ``found``, which JSON can hold."""
+        done = self.python("-c", f"import json\n{code}\nprint(json.dumps(found))")
+        return json.loads(done.splitlines()[-1])
+
+    def python(self, *arguments: str) -> str:
+        """What Python prints that imports the copy."""
+        environment = {**os.environ, "PYTHONPATH": str(self.src), "OMP_NUM_THREADS": "1"}
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            env=environment,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+FLAGS = """
+import contextlib, io
+from tidybert.cli import main
+
+def flag(command, name):
+    # The shell's flag: whether it is there, and what it is for.
+    return [each.help for each in main.program().commands[command].params if each.name == name]
+
+def refused(words):
+    # The message of a command line that is wrong.
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        assert main.run(words.split()) == 2
+    return said.getvalue()
+"""
+
+
+def test_a_flag_of_training_is_one_field(house: House) -> None:
+    house.add(
+        "training/training_arguments.py",
+        before="logging_steps",
+        text="    label_smoothing: float = option(0.0, STEPS, at_least=0, below=1)\n"
+        '    """Share of each label that all classes get."""',
+    )
+
+    found = house.run(
+        FLAGS
+        + """
+from typing import get_type_hints
+from sklearn.base import clone
+from tidybert import BertClassifier, BertTagger
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.keywords import FinetuneOptions
+from tidybert.options import STEPS, changes_of
+from tidybert.training.training_arguments import TrainingArguments
+
+given = TrainingArguments(label_smoothing=0.1)
+wrong = "finetune classify x --train x --out x --label-smoothing 1.5"
+found = {
+    "flag": flag("finetune", "label_smoothing"),
+    "keyword": get_type_hints(FinetuneOptions)["label_smoothing"].__name__,
+    "parameter": clone(BertTagger(label_smoothing=0.1)).get_params()["label_smoothing"],
+    "documented": "label_smoothing: Share of each label" in BertClassifier.__doc__,
+    "recorded": FinetuningJob("classify", "x", "y", None, given).recorded()["label_smoothing"],
+    "refused": refused(wrong),
+    "changes the steps": changes_of(TrainingArguments)["label_smoothing"] is STEPS,
+}
+"""
+    )
+
+    assert found == {
+        "flag": ["Share of each label that all classes get."],
+        "keyword": "float",
+        "parameter": 0.1,
+        "documented": True,
+        "recorded": 0.1,
+        "refused": "error: --label-smoothing is 1.5; expected a fraction from 0 to below 1\n",
+        "changes the steps": True,
+    }
+    # Type checkers read what this command writes.
+    house.python(str(TESTS / "stubs.py"), "--write")
+    stub = (house.src / "tidybert/finetuning/keywords.pyi").read_text(encoding="utf-8")
+    assert stub.count("    label_smoothing: float") == 2
+    assert house.touched == {"training/training_arguments.py"}
+
+
+def test_a_flag_of_a_task_is_one_field(house: House) -> None:
+    house.add(
+        "tasks/task_options.py",
+        before="n_best_size",
+        text="    fewest_words: int | None = option(None, above=0)\n"
+        '    """``answer``: fewest words of an answer."""',
+    )
+
+    found = house.run(
+        FLAGS
+        + """
+from tidybert.finetuning.keywords import FinetuneOptions
+from tidybert.tasks.registry import task_flags, unused_flags
+
+found = {
+    "flag": flag("finetune", "fewest_words"),
+    "keyword": "fewest_words" in FinetuneOptions.__annotations__,
+    "unused": [each for each in ("tag", "answer") if "fewest_words" in unused_flags(each)],
+    "refused": refused("finetune answer x --train x --out x --fewest-words 0"),
+}
+"""
+    )
+
+    assert found == {
+        "flag": ["answer: fewest words of an answer."],
+        "keyword": True,
+        "unused": ["tag"],
+        "refused": "error: --fewest-words is 0; expected a number above 0\n",
+    }
+    assert house.touched == {"tasks/task_options.py"}
+
+
+def test_a_flag_of_pre_training_is_one_field(house: House) -> None:
+    house.add(
+        "pretraining/pretraining_arguments.py",
+        before="max_grad_norm",
+        text='    noise: Literal["none", "some"] = option("none", STEPS)\n'
+        '    """Add none or some noise to gradients."""',
+    )
+
+    found = house.run(
+        FLAGS
+        + """
+from dataclasses import asdict
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+
+found = {
+    "flags": [flag(each, "noise") for each in ("pretrain", "train-lm")],
+    "recorded": asdict(PretrainingArguments(noise="some"))["noise"],
+    "refused": refused("pretrain x --data x --out x --noise much"),
+}
+"""
+    )
+
+    assert found == {
+        "flags": [["Add none or some noise to gradients."]] * 2,
+        "recorded": "some",
+        "refused": "error: --noise is much; expected none or some\n",
+    }
+    assert house.touched == {"pretraining/pretraining_arguments.py"}
+
+
+def test_a_flag_of_serve_is_one_field(house: House) -> None:
+    house.add(
+        "server/settings.py",
+        before="max_body",
+        text="    idle_seconds: float = option(5.0, above=0)\n"
+        '    """Close a connection after this many seconds without a request."""',
+    )
+
+    found = house.run(
+        FLAGS
+        + """
+from tidybert.server.settings import ServerSettings
+
+found = {
+    "flag": flag("serve", "idle_seconds"),
+    "setting": ServerSettings(idle_seconds=2.0).idle_seconds,
+    "refused": refused("serve x --idle-seconds 0"),
+}
+"""
+    )
+
+    assert found == {
+        "flag": ["Close a connection after this many seconds without a request."],
+        "setting": 2.0,
+        "refused": "error: --idle-seconds is 0.0; expected a number above 0\n",
+    }
+    assert house.touched == {"server/settings.py"}
