@@ -77,7 +77,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _LOGGER: Final = logging.getLogger("tidybert.server.requests")
 # Seconds for a whole body to come.
 _BODY_SECONDS: Final = 30.0
-_REQUEST_ID: Final = "tidybert.request_id"
 _CLIENT: Final = "tidybert.client"
 
 
@@ -125,19 +124,17 @@ class Door:
             # The server below leaves out the body, as HTTP asks.
             scope = {**scope, "method": "GET"}
         begun = perf_counter()
-        request_id = scope[_REQUEST_ID] = f"{self._prefix}-{next(self._numbers)}"
+        request_id = f"{self._prefix}-{next(self._numbers)}"
         status = 0
 
         async def answer(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [
-                    *message.get("headers", ()),
-                    (b"x-request-id", request_id.encode()),
-                ]
+                headers = [*message.get("headers", ()), (b"x-request-id", request_id.encode())]
                 if self._engine.is_leaving:
-                    message["headers"].append((b"connection", b"close"))
+                    headers.append((b"connection", b"close"))
+                message["headers"] = headers
             await send(message)
 
         try:
