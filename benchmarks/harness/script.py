@@ -67,6 +67,18 @@ def add_flags(parser: argparse.ArgumentParser, names: str, **defaults: Any) -> N
         parser.add_argument(f"--{name}", **given)
 
 
+def add_number(
+    parser: argparse.ArgumentParser,
+    name: str,
+    default: int | None = None,
+    what: str = "",
+    least: int = 1,
+) -> None:
+    """Add a flag with a whole number."""
+    said = what if default is None else f"{what} (default {default})".strip()
+    parser.add_argument(f"--{name}", type=at_least(least), default=default, help=said)
+
+
 def add_against(parser: argparse.ArgumentParser, others: Sequence[str] = SIDES[1:]) -> None:
     """--against, the other side."""
     parser.add_argument("--against", choices=others, help="time this side too, in turn")

@@ -19,6 +19,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.harness import processes, script
 
+NAMES: Final = {"ours": "tidybert"}
 UNTIMED_STEPS: Final = 3
 """The first steps of a training, in which libraries choose kernels and fetch memory."""
 MOST_WARM_UP_STEPS: Final = 20
@@ -185,14 +186,13 @@ def remarks_of(result: Mapping[str, Any], of_what: str, *, in_full: bool) -> Ite
 
     ``in_full``: also launches, synchronisations and the operations that take the most time.
     """
-    names = {"ours": "tidybert"}
     for side, number in result.get("warm_up_steps", {}).items():
-        yield f"steps before the clock, {names.get(side, side)}: {number}"
+        yield f"steps before the clock, {NAMES.get(side, side)}: {number}"
     for side, share in result["mfu"].items():
         if share is not None:
-            yield f"fraction of the device's peak, {names.get(side, side)}: {share:.1%}"
+            yield f"fraction of the device's peak, {NAMES.get(side, side)}: {share:.1%}"
     for side, found in result["profile"].items():
-        name = names.get(side, side)
+        name = NAMES.get(side, side)
         yield f"time outside products, {name}: {found['share_outside_products']:.1%}"
         if in_full and found["launches"] is not None:
             yield (

@@ -2,10 +2,12 @@
 
 import argparse
 import json
+import math
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,15 +17,7 @@ from torch import nn
 
 from benchmarks.harness import datasets, processes, script, steps
 from benchmarks.speed.finetune_work import work_of
-from benchmarks.speed.inference_sides import (
-    ENGINES,
-    SENTENCES,
-    Logits,
-    Run,
-    exported,
-    open_side,
-    packages_of,
-)
+from benchmarks.speed.inference_sides import ENGINES, SENTENCES, exported, open_side, packages_of
 from tidybert.catalog import find_model
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
@@ -32,7 +26,8 @@ from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.inference.loading import fitting_length
-from tidybert.modeling.kernels.linear import MOST_ROWS, Int8Linear, largest_weight, product
+from tidybert.modeling.kernels.linear import MOST_ROWS, Int8Linear, largest_weight
+from tidybert.modeling.kernels.linear import product as product_of
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.storage.model_files import CONFIG_FILE
 from tidybert.tasks.classification import Classification
@@ -87,59 +82,44 @@ def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
 
 def measured(side: str, work: dict[str, Any]) -> dict[str, Any]:
     """Open a side in this process, and time its groups of texts and the lone ones."""
-    texts = json.loads(Path(work["texts"]).read_text())
-    groups = {
-        name: [TextExample(text, pair, None, row) for row, (text, pair) in enumerate(pairs, 1)]
-        for name, pairs in texts["groups"].items()
-    }
+    texts = json.loads(Path(work["files"]).read_text())
     name, is_int8, _ = side.partition(INT8)
-    precision = "int8" if is_int8 else work["precision"]
-    directory, device = Path(work["directory"]), work["device"]
-    run = open_side(name, directory, work["max_seq_length"], device, precision)
-    first = next(iter(groups.values()))
-    run(first[:1])
-    found = {"seconds_to_first_answer": time.time() - work["begun"]}
-    logits = run(first)
-    for name, examples in groups.items():
-        by_length = [examples[at] for at in texts["orders"][name]]
-        for kind, chosen in (("in_order", examples), ("by_length", by_length)):
-            if device != "cpu":
-                _warm_up(run, chosen)
+    precision, device = "int8" if is_int8 else work["precision"], work["device"]
+    run = open_side(name, Path(work["directory"]), work["max_seq_length"], device, precision)
+    found: dict[str, Any] = {}
+    for name, group in texts["groups"].items():
+        pairs = zip(group["texts"], group["pairs"], strict=True)
+        examples = [TextExample(*pair, None, row) for row, pair in enumerate(pairs, 1)]
+        if not found:
+            run(examples[:1])
+            found["seconds_to_first_answer"] = time.time() - work["begun"]
+            logits, again = run(examples), partial(run, examples)
+        longest = np.argsort(np.negative(group["lengths"]), kind="stable")
+        for kind, order in (("in_order", range(len(examples))), ("by_length", longest.tolist())):
+            chosen, before = [examples[at] for at in order], 0.0
+            # A GPU warms up until a run takes as long as the one before.
+            for _ in range(0 if device == "cpu" else _MOST_WARM_UP_RUNS):
+                _, seconds, _ = script.timed(partial(run, chosen))
+                if steps.are_close(before, seconds):
+                    break
+                before = seconds
             found[f"{name}_{kind}"] = len(chosen) / script.timed(partial(run, chosen))[1]
     for size, text in texts["lone"].items():
         answer = partial(run, [TextExample(text, None, None, 1)])
         answer()
-        seconds = [script.timed(answer)[1] for _ in range(_LONE_CALLS)]
+        times = [1000 * script.timed(answer)[1] for _ in range(_LONE_CALLS)]
         for part in (50, 99):
-            found[f"ms_of_{size}_tokens_p{part}"] = 1000 * float(np.percentile(seconds, part))
-    profile = None
-    if work["profiled"]:
-        profile = steps.profile_once(partial(run, first), torch.device(device))
-    return {"values": found, "logits": logits.tolist(), "profile": profile,
-            "threads": torch.get_num_threads()}  # fmt: skip
-
-
-def _warm_up(run: Run, examples: Sequence[TextExample]) -> None:
-    """Until a run takes as long as the one before, or 10 times."""
-    before = 0.0
-    for _ in range(_MOST_WARM_UP_RUNS):
-        _, seconds, _ = script.timed(partial(run, examples))
-        if steps.are_close(before, seconds):
-            break
-        before = seconds
+            found[f"ms_of_{size}_tokens_p{part}"] = float(np.percentile(times, part))
+    profile = steps.profile_once(again, torch.device(device)) if work["profiled"] else None
+    more = {"profile": profile, "threads": torch.get_num_threads()}
+    return {"values": found, "logits": logits.tolist(), **more}
 
 
 def bench_sides(
     directory: Path,
     groups: Mapping[str, Sequence[TextExample]],
     sides: Sequence[str],
-    *,
-    rounds: int,
-    max_seq_length: int,
-    threads: int | None = None,
-    device: str = "cpu",
-    precision: str = "float32",
-    profiled: bool = False,
+    given: argparse.Namespace,
 ) -> dict[str, Any]:
     """Each side once a round, in a process of its own.
 
@@ -148,60 +128,51 @@ def bench_sides(
     of N tokens), seconds_to_first_answer (from the start of the process) and peak_mib.  ``found``
     is what each side returned in its last round.  ``lengths`` are the first group's tokens.
     """
-    tokenizer = BertTokenizer.from_pretrained(directory)
-    task = Classification(["0", "1"])
-    features = {
-        name: task.features(examples, tokenizer, max_seq_length)
-        for name, examples in groups.items()
-    }
-    lengths = {name: [len(one.input_ids) for one in each] for name, each in features.items()}
-    first = next(iter(groups))
-    texts = {
-        "groups": {
-            name: [(one.text, one.text_pair) for one in each] for name, each in groups.items()
-        },
-        "orders": {
-            name: np.argsort([-each for each in found], kind="stable").tolist()
-            for name, found in lengths.items()
-        },
-        "lone": lone_texts(tokenizer, groups[first], max_seq_length),
-    }
-    given = directory.with_name("texts.json")
-    given.write_text(json.dumps(texts))
-    work = {
-        "directory": str(directory), "texts": str(given), "max_seq_length": max_seq_length,
-        "device": device, "precision": precision, "profiled": profiled,
-    }  # fmt: skip
+    tokenizer, task = BertTokenizer.from_pretrained(directory), Classification(["0", "1"])
+    texts: dict[str, Any] = {"groups": {}}
+    truncated = []
+    for name, examples in groups.items():
+        features = task.features(examples, tokenizer, given.max_seq_length)
+        truncated.append(sum(one.truncated for one in features))
+        texts["groups"][name] = {
+            "texts": [one.text for one in examples],
+            "pairs": [one.text_pair for one in examples],
+            "lengths": [len(one.input_ids) for one in features],
+        }
+    (first, group), *_ = texts["groups"].items()
+    texts["lone"] = lone_texts(tokenizer, group["texts"], given.max_seq_length)
+    files = directory.with_name("texts.json")
+    files.write_text(json.dumps(texts))
     for side in sides:
         name, is_int8, _ = side.partition(INT8)
         if name in ENGINES:
             # An export takes more memory than the model that it writes.
-            exported(directory, "int8" if is_int8 else precision)
+            exported(directory, "int8" if is_int8 else given.precision)
     found: dict[str, dict[str, Any]] = {}
 
     def measure(side: str) -> tuple[Mapping[str, float], str]:
-        found[side] = one = processes.run_apart(
-            measured, side, {**work, "begun": time.time()}, threads
-        )
+        work = {**vars(given), "directory": str(directory), "files": str(files)}
+        work["begun"] = time.time()
+        found[side] = one = processes.run_apart(measured, side, work, given.threads)
         values = {**one["values"], "peak_mib": one["peak_mib"]}
         return values, f"{values[f'{first}_in_order']:,.0f} texts/s"
 
     return {
-        "rounds": rounds,
-        **script.summarize(script.take_rounds(sides, rounds, measure)),
+        "rounds": given.rounds,
+        **script.summarize(script.take_rounds(sides, given.rounds, measure)),
         "threads": found[sides[0]]["threads"],
-        "num_texts": len(groups[first]),
-        "num_truncated": sum(one.truncated for one in features[first]),
-        "lengths": lengths[first],
+        "num_texts": len(group["texts"]),
+        "num_truncated": truncated[0],
+        "lengths": group["lengths"],
         "found": found,
     }
 
 
 def lone_texts(
-    tokenizer: BertTokenizer, examples: Sequence[TextExample], max_seq_length: int
+    tokenizer: BertTokenizer, texts: Sequence[str], max_seq_length: int
 ) -> dict[int, str]:
-    """A text of each number of LONE_TEXTS tokens that fits, from the words of the examples."""
-    words = " ".join(one.text for one in examples).split()
+    """A text of each number of LONE_TEXTS tokens that fits, from the words of the texts."""
+    words = " ".join(texts).split()
     found: dict[int, str] = {}
     taken: list[str] = []
     tokens = 2  # [CLS] and [SEP]
@@ -217,18 +188,17 @@ def lone_texts(
     return found
 
 
+def sizes_of(medians: Mapping[str, Mapping[str, float]]) -> list[int]:
+    """Of LONE_TEXTS those that were timed."""
+    known = next(iter(medians.values()))
+    return [size for size in LONE_TEXTS if f"ms_of_{size}_tokens_p50" in known]
+
+
 # --- two sides
 
 
 def bench_inference(
-    model: str,
-    examples: Sequence[TextExample],
-    *,
-    sides: Sequence[str] = script.SIDES,
-    max_seq_length: int = 128,
-    device: str = "cpu",
-    precision: str = "float32",
-    **settings: Any,
+    examples: Sequence[TextExample], sides: Sequence[str], given: argparse.Namespace
 ) -> dict[str, Any]:
     """What ``bench_sides`` finds of the group "texts_per_second".
 
@@ -236,32 +206,30 @@ def bench_inference(
     side's share of the device's peak in float32, in that order; None where the peak is not known.
 
     Raises TidyBertError where the sides' logits in float32 differ by more than LOGITS_TOLERANCE
-    (on a GPU TF32_TOLERANCE), because they have not done the same work, and errors of opening
-    MODEL.
+    (on a GPU TF32_TOLERANCE), and errors of opening MODEL.
     """
-    same: dict[str, Any] = {
-        "max_seq_length": max_seq_length,
-        "device": device,
-        "precision": precision,
-    }
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "model"
-        save_classifier(model, directory, max_seq_length)
+        save_classifier(given.model, directory, given.max_seq_length)
         config = ModelDirectory.open(directory).config
-        groups = {"texts_per_second": examples}
-        result = bench_sides(directory, groups, sides, **same, **settings)
+        result = bench_sides(directory, {"texts_per_second": examples}, sides, given)
     found, lengths = result.pop("found"), np.array(result.pop("lengths"))
     rates = {side: one["texts_per_second_in_order"] for side, one in result["medians"].items()}
-    peak = peak_flops(torch.device(device), mixed=False)
+    peak = peak_flops(torch.device(given.device), mixed=False)
     # A third of a training step's operations are those of its forward pass.
     per_token = flops_per_token(config, (lengths**2).sum() / lengths.sum(), 0.0) / 3
     most = peak and peak / (per_token * lengths.mean())
-    logits = [np.array(one["logits"]) for one in found.values()]
+    tolerance = LOGITS_TOLERANCE if given.device == "cpu" else TF32_TOLERANCE
+    # Each side rounds to int8 in its own way.
+    limit = tolerance if given.precision == "float32" else math.inf
+    same = {name: getattr(given, name) for name in ("device", "precision", "max_seq_length")}
     return {
         **same,
         **result,
         "num_tokens": int(lengths.sum()),
-        "largest_difference_of_logits": _difference(logits, precision, device),
+        "largest_difference_of_logits": difference(
+            "logits", [one["logits"] for one in found.values()], limit
+        ),
         "mfu": {side: float(rate / most) if most else None for side, rate in rates.items()},
         "profile": {
             side: steps.with_share(one["profile"], len(examples) / rates[side])
@@ -271,16 +239,18 @@ def bench_inference(
     }
 
 
-def _difference(logits: Sequence[Logits], precision: str, device: str) -> float | None:
-    """The largest difference between two sides' logits of the same texts; None for one side."""
-    if len(logits) < 2:
+def difference(what: str, answers: Sequence[Any], most: float) -> float | None:
+    """The largest difference between two sides' answers to the same texts; None for one side.
+
+    Raises TidyBertError where it is above ``most``, because they have not done the same work.
+    """
+    if len(answers) < 2:
         return None
-    largest = float(np.abs(logits[0] - logits[1]).max())
-    # Each side rounds to int8 in its own way.  A comparison with NaN is false.
-    most = LOGITS_TOLERANCE if device == "cpu" else TF32_TOLERANCE
-    if precision == "float32" and not largest <= most:
+    largest = float(np.abs(np.subtract(*answers)).max())
+    # A comparison with NaN is false.
+    if not largest <= most:
         raise TidyBertError(
-            f"the sides' logits differ by up to {largest:.2g}, more than {most:g}: "
+            f"the sides' {what} differ by up to {largest:.2g}, more than {most:g}: "
             "they have not done the same work, so their times say nothing"
         )
     return largest
@@ -297,12 +267,12 @@ def infer(parser: argparse.ArgumentParser) -> None:
     data folder (TIDYBERT_DATA, or ../shared/data) the texts are the bundled tickets.
     """
     script.add_against(parser, (*script.SIDES[1:], *ENGINES, SENTENCES))
-    script.add_flags(
-        parser, "model rounds json device threads profile texts max-seq-length", rounds=5
-    )
+    flags = "model rounds json device threads profile texts max-seq-length"
+    script.add_flags(parser, flags, rounds=5)
     parser.add_argument("--precision", choices=("float32", "int8"), default="float32")
     given = parser.parse_args()
     script.check_device(given)
+    given.max_seq_length = max_seq_length_for(given.model, given.max_seq_length)
     source = given.texts or datasets.sst2_or_tickets()
     if given.texts:
         examples = list(read_examples(source, need_label=False))
@@ -312,44 +282,25 @@ def infer(parser: argparse.ArgumentParser) -> None:
     if given.against is not None:
         script.need(given.against, *packages_of(given.against))
         sides.append(given.against)
-    result = bench_inference(
-        given.model,
-        examples,
-        sides=sides,
-        rounds=given.rounds,
-        max_seq_length=max_seq_length_for(given.model, given.max_seq_length),
-        threads=given.threads,
-        device=given.device,
-        precision=given.precision,
-        profiled=given.profiled,
-    )
-    cut, difference = result["num_truncated"], result["largest_difference_of_logits"]
-    remarks = [f"cut to {result['max_seq_length']} tokens, on every side: {cut:,} texts"]
-    if difference is not None:
-        remarks.append(f"largest difference of logits: {difference:.1e}")
+    result = bench_inference(examples, sides, given)
+    cut, largest = result["num_truncated"], result["largest_difference_of_logits"]
+    remarks = [f"cut to {given.max_seq_length} tokens, on every side: {cut:,} texts"]
+    remarks += [] if largest is None else [f"largest difference of logits: {largest:.1e}"]
+    rows = {
+        "texts/s, in the order given": "texts_per_second_in_order",
+        "texts/s, sorted by length": "texts_per_second_by_length",
+    }
+    for size, part in product(sizes_of(result["medians"]), ("p50", "p99")):
+        rows[f"ms of one text of {size} tokens, {part}"] = f"ms_of_{size}_tokens_{part}"
+    rows["peak MiB" if given.device == "cpu" else "peak MiB of the GPU"] = "peak_mib"
     script.print_speed(
         f"Inference: {len(examples):,} texts of {source}, {given.model}, {given.precision}",
         {"bench": "infer", "model": given.model, "data": source, **result},
-        {
-            "texts/s, in the order given": "texts_per_second_in_order",
-            "texts/s, sorted by length": "texts_per_second_by_length",
-            **{
-                f"ms of one text of {size} tokens, {part}": f"ms_of_{size}_tokens_{part}"
-                for size in _sizes(result["medians"])
-                for part in ("p50", "p99")
-            },
-            "peak MiB" if given.device == "cpu" else "peak MiB of the GPU": "peak_mib",
-        },
+        rows,
         [*remarks, *steps.remarks_of(result, "all texts once", in_full=given.profile)],
         as_json=given.json,
         other=given.against or script.SIDES[1],
     )
-
-
-def _sizes(medians: Mapping[str, Mapping[str, float]]) -> list[int]:
-    """Of LONE_TEXTS those that were timed."""
-    known = next(iter(medians.values()))
-    return [size for size in LONE_TEXTS if f"ms_of_{size}_tokens_p50" in known]
 
 
 # --- a table of engines
@@ -364,42 +315,32 @@ _RATE_WIDTH: Final = 1024
 _RATE_BYTES: Final = 2**28
 
 
-def bench_engines(
-    model: str,
-    sides: Sequence[str],
-    *,
-    rounds: int,
-    train: int,
-    num_texts: int | None,
-    threads: Any,
-) -> dict[str, Any]:
+def bench_engines(sides: Sequence[str], given: argparse.Namespace) -> dict[str, Any]:
     """What ``bench_sides`` finds of SST-2 and Wikipedia, each side's "score", and machine_rates.
 
     A score is the share of dev's labels that are right, of a model that is trained.
     """
-    data, length = datasets.sst2_or_tickets(), max_seq_length_for(model)
+    data, length = datasets.sst2_or_tickets(), given.max_seq_length
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "model"
-        dev = datasets.examples_of(data, "dev")[:num_texts]
-        if train:
-            trained = work_of(data, model, num_examples=train, max_seq_length=length).trained()
+        dev = datasets.examples_of(data, "dev")[: given.num_texts]
+        if given.train:
+            work = work_of(data, given.model, num_examples=given.train, max_seq_length=length)
+            trained = work.trained()
             trained.save(directory)
         else:
-            save_classifier(model, directory, length)
+            save_classifier(given.model, directory, length)
         lines = [line for line in datasets.wikipedia_lines()[1] if len(line) > _LONG_CHARACTERS]
         long = [TextExample(line, None, None, row) for row, line in enumerate(lines, 1)]
-        groups = {"sst2": dev, "wikipedia": long[:_LONG_TEXTS][:num_texts]}
-        result = bench_sides(
-            directory, groups, sides, rounds=rounds, threads=threads, max_seq_length=length
-        )
-        rates = machine_rates()
+        groups = {"sst2": dev, "wikipedia": long[:_LONG_TEXTS][: given.num_texts]}
+        result = bench_sides(directory, groups, sides, given)
     found = result.pop("found")
-    if train:
+    if given.train:
         labels = np.array([trained.task.names.index(str(one.label)) for one in dev])
         for side, values in result["medians"].items():
             right = np.array(found[side]["logits"]).argmax(1) == labels
             values["score"] = float(right.mean())
-    return {"data": data, "trained_on": train, "rates": rates, **result}
+    return {"data": data, "trained_on": given.train, "rates": machine_rates(), **result}
 
 
 def machine_rates() -> dict[str, float]:
@@ -420,7 +361,7 @@ def machine_rates() -> dict[str, float]:
     with torch.inference_mode():
         int8 = rate(operations, Int8Linear(weight, bias), hidden) if largest_weight() else 0.0
         return {
-            "gflops": rate(operations, product, hidden, weight, bias),
+            "gflops": rate(operations, product_of, hidden, weight, bias),
             "int8_gops": int8,
             "copied_gb_per_second": rate(2e-9 * _RATE_BYTES, target.copy_, source),
         }
@@ -428,20 +369,15 @@ def machine_rates() -> dict[str, float]:
 
 def engines_table(medians: Mapping[str, Mapping[str, float]]) -> list[str]:
     """Markdown: a row a side."""
-    sizes = _sizes(medians)
-    heads = ["", *(name.strip() for name in _COLUMNS), *(f"{size} tokens" for size in sizes)]
+    sizes = sizes_of(medians)
     rows = []
     for side, values in medians.items():
-        row = [side.replace("ours", "tidybert")]
-        row += [script.figure(values[quantity]) for quantity in _COLUMNS.values()]
-        row += [
-            " / ".join(
-                script.figure(values[f"ms_of_{size}_tokens_{part}"]) for part in ("p50", "p99")
-            )
-            for size in sizes
-        ]
-        row += [script.figure(values[each]) for each in ("seconds_to_first_answer", "peak_mib")]
+        shown = {name: script.figure(each) for name, each in values.items()}
+        row = [side.replace("ours", "tidybert"), *(shown[each] for each in _COLUMNS.values())]
+        both = ([shown[f"ms_of_{size}_tokens_{part}"] for part in ("p50", "p99")] for size in sizes)
+        row += [*map(" / ".join, both), shown["seconds_to_first_answer"], shown["peak_mib"]]
         rows.append([*row, f"{100 * values['score']:.1f}" if "score" in values else ""])
+    heads = ["", *(name.strip() for name in _COLUMNS), *(f"{size} tokens" for size in sizes)]
     return script.markdown([*heads, "first answer, s", "peak MiB", "score"], rows)
 
 
@@ -458,28 +394,21 @@ def engines(parser: argparse.ArgumentParser) -> None:
     script.add_flags(parser, "model rounds threads json")
     every = list(_ENGINE_SIDES)
     parser.add_argument("--sides", nargs="+", choices=every, default=every, metavar="SIDE")
-    parser.add_argument(
-        "--train", type=script.at_least(0), default=3200, help="texts (default 3200)"
-    )
-    parser.add_argument(
-        "--num-texts", type=script.at_least(1), help="of each data set; all by default"
-    )
+    script.add_number(parser, "train", 3200, "texts", least=0)
+    script.add_number(parser, "num-texts", None, "of each data set; all by default")
+    parser.set_defaults(device="cpu", precision="float32", profiled=False)
     given = parser.parse_args()
-    lacks = {side: script.missing(*packages_of(side.partition(INT8)[0])) for side in given.sides}
-    for side, package in lacks.items():
-        if package is not None:
+    given.max_seq_length = max_seq_length_for(given.model)
+    sides = []
+    for side in given.sides:
+        package = script.missing(*packages_of(side.partition(INT8)[0]))
+        if package is None:
+            sides.append(side)
+        else:
             script.note(f"{side} is left out: it needs {package} (pip install {package})")
-    sides = [side for side, package in lacks.items() if package is None]
     if not sides:
         raise UsageError(f"{param('sides')} names nothing that is installed")
-    result = bench_engines(
-        given.model,
-        sides,
-        rounds=given.rounds,
-        train=given.train,
-        num_texts=given.num_texts,
-        threads=given.threads,
-    )
+    result = bench_engines(sides, given)
     rates = result["rates"]
     if given.json:
         print(json.dumps({"bench": "engines", "model": given.model, **result, **script.record()}))

@@ -43,11 +43,7 @@ Run = Callable[[Sequence[TextExample]], Logits]
 
 
 def open_side(
-    side: str,
-    directory: Path,
-    max_seq_length: int,
-    device: str = "cpu",
-    precision: str = "float32",
+    side: str, directory: Path, max_seq_length: int, device: str = "cpu", precision: str = "float32"
 ) -> Run:
     """Open the model on a side; UsageError for a precision that the side lacks."""
     if side == "ours":

@@ -12,8 +12,7 @@ vocabulary of minilm.
 import argparse
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -85,34 +84,11 @@ class PretrainWork:
 
     def arguments(self) -> PretrainingArguments:
         """The training arguments of our side."""
-        return PretrainingArguments(
-            recipe="bert",
-            max_steps=self.num_steps,
-            tokens_per_step=self.tokens_per_step,
-            learning_rate=self.learning_rate,
-            warmup_steps=self.warmup_steps,
-            dropout=self.dropout,
-            compile=self.compile,
-            micro_batch=self.micro_batch,
-            precision=self.precision,
-            long_share=0.0,
-            # No step is slowed by an evaluation or a checkpoint.
-            eval_steps=self.num_steps + 1,
-            save_steps=self.num_steps + 1,
-            seed=self.seed,
-        )
-
-
-@contextmanager
-def bench_corpus(data: str | None) -> Iterator[tuple[str, str]]:
-    """(name, directory) of a corpus: ``data``, or one that is built for the block."""
-    if data is not None:
-        yield data, data
-        return
-    source, lines = datasets.wikipedia_lines(_CORPUS_LINES)
-    with tempfile.TemporaryDirectory() as folder:
-        tokenizer = BertTokenizer.from_pretrained("minilm")
-        yield source, str(corpus_of(lines, tokenizer, Path(folder), held_out=0.05))
+        names = "tokens_per_step learning_rate warmup_steps dropout compile micro_batch precision"
+        same: dict[str, Any] = {name: getattr(self, name) for name in (*names.split(), "seed")}
+        # No step is slowed by an evaluation or a checkpoint.
+        same |= {"eval_steps": self.num_steps + 1, "save_steps": self.num_steps + 1}
+        return PretrainingArguments(recipe="bert", max_steps=self.num_steps, long_share=0.0, **same)
 
 
 def corpus_of(lines: list[str], tokenizer: BertTokenizer, folder: Path, *, held_out: float) -> Path:
@@ -217,33 +193,24 @@ def train_theirs(work: PretrainWork, instances: Any, batches: Sequence[Any]) -> 
         masked["next_sentence_label"] = torch.tensor([one["next_sentence_label"] for one in chosen])
         return masked
 
-    losses: list[float] = []
-    trained = train_in_order(
+    return train_in_order(
         model,
         dataset,
         numbers,
         collate,
-        precision=work.precision,
-        device=torch.device(work.device),
-        losses=losses,
+        work,
         num_parts=parts_of_a_step(work, max(map(len, batches))),
-        num_profiled=work.profiled_steps,
-        learning_rate=work.learning_rate,
         warmup_steps=min(work.warmup_steps, work.num_steps // 10),
-        seed=work.seed,
         torch_compile=work.compile,
         remove_unused_columns=False,
     )
-    return {**trained, "losses": losses}
 
 
 def parts_of_a_step(work: PretrainWork, num_sequences: int) -> int:
     """Parts of a step whose gradients add up: one on a CPU."""
-    if work.device == "cpu":
-        return 1
     given = str(work.micro_batch)
     rows = int(given) if given.isdecimal() else _MICRO_BATCH_ROWS
-    return math.ceil(num_sequences * work.max_seq_length / rows)
+    return 1 if work.device == "cpu" else math.ceil(num_sequences * work.max_seq_length / rows)
 
 
 def pairs(corpus: Any, places: Any, cls: int, sep: int) -> list[dict[str, Any]]:
@@ -260,52 +227,47 @@ def pairs(corpus: Any, places: Any, cls: int, sep: int) -> list[dict[str, Any]]:
     ]
 
 
-def remarks_on(found: Mapping[str, Mapping[str, Any]], length: int) -> Iterator[str]:
-    """Lines on the losses, the padding and the instances."""
-    for side, one in found.items():
-        name, losses = "tidybert" if side == "ours" else side, one["losses"]
-        last = losses[-10:]
-        mean = sum(last) / len(last)
-        yield f"loss, {name}: {losses[0]:.3f}, mean of the last {len(last)} {mean:.3f}"
-    one = found["ours"]
-    yield f"fraction of padding at {length} tokens: {one['share_of_padding']:.1%}"
-    yield f"instances made: {one['instances_per_second']:,.0f} tokens/s"
-
-
 def main(parser: argparse.ArgumentParser) -> None:
-    steps.add_training_flags(
-        parser, steps=20, least=4, what="the first 3 do not count", dropout=0.1
-    )
+    what = "the first 3 do not count"
+    steps.add_training_flags(parser, steps=20, least=4, what=what, dropout=0.1)
     parser.add_argument("--size", default="mini", help="size of the model, with random weights")
     parser.add_argument("--data", help="corpus from build-corpus (default: a small one)")
-    parser.add_argument("--tokens-per-step", type=script.at_least(128), default=8192)
+    script.add_number(parser, "tokens-per-step", 8192, least=128)
     parser.add_argument("--micro-batch", help="tokens at once, or auto")
-    parser.add_argument("--max-seq-length", type=script.at_least(16), default=128)
+    script.add_number(parser, "max-seq-length", 128, least=16)
     parser.add_argument("--compile", action="store_true", help="torch.compile on both sides")
     given = parser.parse_args()
     script.check_device(given)
     sides = script.sides_against(given.against, given.device)
-    with bench_corpus(given.data) as (source, directory):
-        work = PretrainWork(
-            given.size,
-            directory,
-            given.steps,
-            given.tokens_per_step,
-            given.max_seq_length,
-            given.dropout,
-            compile=given.compile,
-            micro_batch=given.micro_batch,
-            **steps.settings_of(given),
-        )
+    with tempfile.TemporaryDirectory() as folder:
+        source = given.data
+        if source is None:
+            source, lines = datasets.wikipedia_lines(_CORPUS_LINES)
+            tokenizer = BertTokenizer.from_pretrained("minilm")
+            given.data = str(corpus_of(lines, tokenizer, Path(folder), held_out=0.05))
+        names = ("size", "data", "steps", "tokens_per_step", "max_seq_length", "dropout",
+                 "compile", "micro_batch")  # fmt: skip
+        settings = {name: getattr(given, name) for name in names}
+        work = PretrainWork(**settings, **steps.settings_of(given))
         # What is wrong is reported here, before a process would fail with a traceback.
-        config = work.config(TokenCorpus(directory))
+        config = work.config(TokenCorpus(work.data))
         check_lengths(work.arguments(), work.max_seq_length, config.max_position_embeddings)
         result = steps.time_steps(measure, work, "tokens", sides=sides, rounds=given.rounds)
+    remarks = []
+    for side, one in result["found"].items():
+        name, losses, last = steps.NAMES.get(side, side), one["losses"], one["losses"][-10:]
+        mean = f"mean of the last {len(last)} {sum(last) / len(last):.3f}"
+        remarks.append(f"loss, {name}: {losses[0]:.3f}, {mean}")
+    one = result["found"]["ours"]
     steps.print_training(
         f"Pre-training: {given.size}, {given.steps} steps of {given.tokens_per_step:,} tokens of "
         f"{source}",
         {"bench": "pretrain", "model": given.size, "data": source, **result},
         "useful tokens",
-        list(remarks_on(result["found"], given.max_seq_length)),
+        [
+            *remarks,
+            f"fraction of padding at {given.max_seq_length} tokens: {one['share_of_padding']:.1%}",
+            f"instances made: {one['instances_per_second']:,.0f} tokens/s",
+        ],
         given,
     )

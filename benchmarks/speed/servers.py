@@ -11,7 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import IO, Any, Final
@@ -43,7 +43,7 @@ class Side:
     body: Callable[[str], dict[str, Any]]
     read: Callable[[Any], list[float]]
     """From an answer to its numbers: the same text gives the same ones on every side."""
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,19 +63,16 @@ class Running:
 
 def our_side(directory: str, *flags: str, embeds: bool = False) -> Side:
     """``tidybert serve`` with flags: predict, or OpenAI's route for embeddings."""
-    name = "bench"
-    command = [sys.executable, "-m", "tidybert", "serve", f"{name}={directory}", "--port", "{port}"]
+    command = [sys.executable, "-m", "tidybert", "serve", f"bench={directory}", "--port", "{port}"]
     command += flags
     if embeds:
-        return Side("ours", command, "/v1/embeddings", _embedding_body(name), _vector, {})
-    path = f"/v1/models/{name}/predict"
-    return Side("ours", command, path, lambda text: {"inputs": text}, _probability, {})
+        return Side("ours", command, "/v1/embeddings", _embedding_body, _vector)
+    path = "/v1/models/bench/predict"
+    return Side("ours", command, path, lambda text: {"inputs": text}, _probability)
 
 
 def other_side(name: str, directory: str, command: str = "infinity_emb") -> Side:
-    """A side of OTHERS; raises UsageError where ``name`` is unknown or not installed."""
-    if name not in OTHERS:
-        raise UsageError(f"{param('against', name)}: expected {', '.join(OTHERS)}")
+    """A side of OTHERS; raises UsageError where it is not installed."""
     if name == INFINITY:
         if shutil.which(command) is None:
             raise UsageError(
@@ -87,7 +84,7 @@ def other_side(name: str, directory: str, command: str = "infinity_emb") -> Side
         # A cache of answers would be timed where a text comes again.
         words += ["--no-vector-disk-cache", "--host", HOST, "--port", "{port}"]
         quiet = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", **WAITING}
-        return Side(name, words, "/embeddings", _embedding_body("bench"), _vector, quiet)
+        return Side(name, words, "/embeddings", _embedding_body, _vector, quiet)
     script.need(name, TRANSFORMERS)
     work = json.dumps({"directory": directory, "port": "PORT"}).replace('"PORT"', "{port}")
     words = [sys.executable, "-m", "benchmarks.speed.pipeline_handler", name, work]
@@ -97,8 +94,8 @@ def other_side(name: str, directory: str, command: str = "infinity_emb") -> Side
     )
 
 
-def _embedding_body(model: str) -> Callable[[str], dict[str, Any]]:
-    return lambda text: {"model": model, "input": text}
+def _embedding_body(text: str) -> dict[str, Any]:
+    return {"model": "bench", "input": text}
 
 
 def _vector(found: Any) -> list[float]:

@@ -37,24 +37,21 @@ def train_in_order(
     dataset: Any,
     batches: Sequence[list[int]],
     collate: Callable[[Any], Any],
+    work: Any,
     *,
-    precision: str,
-    device: torch.device = torch.device("cpu"),
-    losses: list[float] | None = None,
     num_parts: int = 1,
-    num_profiled: int = 0,
     **settings: Any,
 ) -> dict[str, Any]:
     """Train transformers' model in place, one step for each batch of places in the data set.
 
-    On a GPU, processes make the batches, which go over from pinned memory.  ``losses`` takes the
-    loss of each step.  The gradients of ``num_parts`` parts of a batch add up to a step.  The last
-    ``num_profiled`` steps run under the profiler and are not timed.  ``settings`` are other
-    arguments of transformers.TrainingArguments.
+    ``work`` is a FinetuneWork or a PretrainWork.  On a GPU, processes make the batches, which go
+    over from pinned memory.  The gradients of ``num_parts`` parts of a batch add up to a step.
+    ``settings`` are other arguments of transformers.TrainingArguments.
 
-    Returns {"seconds"} and what StepClock found.
+    Returns {"seconds", "losses"} and what StepClock found.
     """
-    clock = steps.StepClock(device, len(batches) - num_profiled, num_profiled)
+    device, profiled = torch.device(work.device), work.profiled_steps
+    clock = steps.StepClock(device, len(batches) - profiled, profiled)
     on_gpu = device.type == "cuda"
     parts = [part.tolist() for batch in batches for part in np.array_split(batch, num_parts)]
     part_losses: list[torch.Tensor] = []
@@ -88,7 +85,9 @@ def train_in_order(
                 weight_decay=0.01,
                 adam_epsilon=1e-6,
                 use_cpu=device.type == "cpu",
-                bf16=is_mixed(precision, device),
+                bf16=is_mixed(work.precision, device),
+                learning_rate=work.learning_rate,
+                seed=work.seed,
                 report_to="none",
                 save_strategy="no",
                 logging_steps=10,
@@ -104,11 +103,10 @@ def train_in_order(
         # It would take forward's **kwargs for a loss that is already divided by the parts.
         trainer.model_accepts_loss_kwargs = False
         _, seconds, _ = script.timed(trainer.train)
-        if losses is not None:
-            losses += torch.stack(part_losses).view(-1, num_parts).sum(1).tolist()
         # The model would otherwise score in the precision of its training, unlike ours.
         trainer.accelerator.unwrap_model(model, keep_fp32_wrapper=False)
-    return {"seconds": seconds, **clock.found()}
+    losses = torch.stack(part_losses).view(-1, num_parts).sum(1).tolist()
+    return {"seconds": seconds, "losses": losses, **clock.found()}
 
 
 class TaskSide:
@@ -311,14 +309,12 @@ def run_finetuning(work: FinetuneWork) -> dict[str, Any]:
         chosen if work.task == "answer" else side.encode(chosen),
         [[place_of[index] for index in batch] for batch in batches],
         side.collate,
-        precision=work.precision,
-        device=torch.device(work.device),
-        num_profiled=work.profiled_steps,
+        work,
         per_device_train_batch_size=work.train_batch_size,
-        learning_rate=work.learning_rate,
         warmup_steps=math.floor(len(batches) * 0.1),
-        seed=work.seed,
     )
+    # A line of results has no room for them.
+    del trained["losses"]
     side.model.eval()
     metrics = side.score(test) if test else {}
     return {"metrics": metrics, **trained, "step_counts": list(map(len, batches))}

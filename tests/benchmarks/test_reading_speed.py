@@ -2,6 +2,7 @@
 
 import json
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import torch
 from benchmarks.harness import datasets, script
 from benchmarks.harness.script import SIDES
 from benchmarks.speed import infer
-from benchmarks.speed.inference_sides import SENTENCES, open_side, packages_of
+from benchmarks.speed.inference_sides import SENTENCES, Logits, Run, open_side, packages_of
 from benchmarks.speed.tokenize import STATES, bench_tokenization
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
@@ -28,6 +29,14 @@ QUANTITIES = {
     "seconds_to_first_answer",
     "peak_mib",
 }
+
+
+def given_of(model: Path) -> Namespace:
+    """The flags of a small measurement."""
+    same = {"rounds": 1, "max_seq_length": 16, "threads": None, "profiled": False}
+    return Namespace(model=str(model), device="cpu", precision="float32", **same)
+
+
 RATES = ("gflops", "int8_gops", "copied_gb_per_second")
 
 
@@ -100,7 +109,7 @@ def test_a_side_without_int8_says_so(tmp_path: Path) -> None:
 def test_lone_texts_have_the_tokens_asked_for(tiny_run: Path, texts: list[TextExample]) -> None:
     tokenizer = Predictor(tiny_run).tokenizer
 
-    found = infer.lone_texts(tokenizer, texts * 9, 100)
+    found = infer.lone_texts(tokenizer, [one.text for one in texts] * 9, 100)
 
     assert list(found) == [16, 62]
     assert [len(tokenizer.encode(text)) for text in found.values()] == [16, 62]
@@ -113,9 +122,7 @@ def test_one_side_alone_needs_no_transformers_and_leaves_no_trace(
     monkeypatch.setitem(sys.modules, "transformers", None)
     state = torch.get_rng_state()
 
-    result = infer.bench_inference(
-        str(tiny_model), texts, sides=("ours",), rounds=1, max_seq_length=16
-    )
+    result = infer.bench_inference(texts, ("ours",), given_of(tiny_model))
 
     assert set(result["medians"]["ours"]) == QUANTITIES
     assert (result["ratios"], result["largest_difference_of_logits"]) == ({}, None)
@@ -140,14 +147,14 @@ def test_pairs_give_equal_logits_in_the_order_given(tiny_run: Path, tmp_path: Pa
 def test_logits_that_differ_are_an_error(
     tiny_model: Path, texts: list[TextExample], wrong: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def open_side(side: str, *_given: Any) -> infer.Run:
+    def open_side(side: str, *_given: Any) -> Run:
         value = wrong if side == "transformers" else 0.0
         return lambda examples: np.full((len(examples), 2), value, dtype=np.float32)
 
     monkeypatch.setattr(infer, "open_side", open_side)
 
     with pytest.raises(TidyBertError, match="not done the same work"):
-        infer.bench_inference(str(tiny_model), texts, rounds=1, max_seq_length=16)
+        infer.bench_inference(texts, SIDES, given_of(tiny_model))
 
 
 @pytest.mark.usefixtures("in_process")
@@ -156,12 +163,12 @@ def test_sorted_texts_are_the_same_texts_the_longest_first(
 ) -> None:
     given: list[list[TextExample]] = []
 
-    def run(examples: Any) -> infer.Logits:
+    def run(examples: Any) -> Logits:
         given.append(list(examples))
         return np.zeros((len(examples), 2), dtype=np.float32)
 
     monkeypatch.setattr(infer, "open_side", lambda *_given: run)
-    infer.bench_inference(str(tiny_model), texts, sides=("ours",), rounds=1, max_seq_length=16)
+    infer.bench_inference(texts, ("ours",), given_of(tiny_model))
 
     first, warm_up, in_order, by_length, *_alone = given
     assert first == in_order[:1]

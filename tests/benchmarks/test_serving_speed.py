@@ -5,6 +5,7 @@ import itertools
 import json
 import sys
 import threading
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import datasets
-from benchmarks.speed import answer_times, http_load, serve, soak
+from benchmarks.speed import answer_times, http_load, serve, servers, soak
 from benchmarks.speed.http_load import HOST, Load, run_load
 from benchmarks.speed.pipeline_handler import Asked, run_in_batches, run_singly
 from benchmarks.speed.servers import Running, Side, cut_text, other_side, our_side
@@ -58,8 +59,8 @@ def side(name: str, folder: Path, number: float) -> Side:
 def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: Any) -> dict[str, Side]:
     """Two servers that compute nothing."""
     made = {"ours": side("ours", tmp_path, 1.0), "transformers": side("theirs", tmp_path, 1.0)}
-    monkeypatch.setattr(serve, "our_side", lambda *_given, **_more: made["ours"])
-    monkeypatch.setattr(serve, "other_side", lambda name, *_given: made[name])
+    monkeypatch.setattr(servers, "our_side", lambda *_given, **_more: made["ours"])
+    monkeypatch.setattr(servers, "other_side", lambda name, *_given: made[name])
     monkeypatch.setattr(serve, "_WARM_UP", 3)
     # Such servers may use less than the clock's tick.
     clock = itertools.count()
@@ -67,11 +68,19 @@ def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: Any) -> d
     return made
 
 
-def test_servers_in_turn(sides: dict[str, Side], tiny_model: Path, tmp_path: Path) -> None:
-    texts = ["the cat", "a red hen", f"we saw {'the old dog ' * 20}"]
-    given: dict[str, Any] = {"requests": 2, "clients": (1, 2), "max_seq_length": 16}
+def given_of(model: Path) -> Namespace:
+    """The flags of a small measurement."""
+    same = {"rounds": 1, "requests": 2, "threads": None, "max_seq_length": 16}
+    return Namespace(model=str(model), against="transformers", infinity="", **same)
 
-    result = serve.bench_serving(str(tiny_model), texts, against="transformers", rounds=1, **given)
+
+def test_servers_in_turn(
+    sides: dict[str, Side], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["the cat", "a red hen", f"we saw {'the old dog ' * 20}"]
+    monkeypatch.setattr(serve, "CLIENTS", (1, 2))
+
+    result = serve.bench_serving(texts, given_of(tiny_model))
 
     quantities = {"seconds_to_first_answer", "peak_mib"} | {
         f"{name}_{number}" for name in serve._SHOWN.values() for number in (1, 2)
@@ -98,13 +107,19 @@ def test_servers_in_turn(sides: dict[str, Side], tiny_model: Path, tmp_path: Pat
     ],
 )
 def test_servers_that_do_other_work(
-    number: float, text: str, message: str, sides: dict[str, Side], tiny_model: Path, tmp_path: Path
+    number: float,
+    text: str,
+    message: str,
+    sides: dict[str, Side],
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sides["transformers"] = side("theirs", tmp_path, number)
-    given: dict[str, Any] = {"requests": 1, "clients": (1,), "max_seq_length": 16}
+    monkeypatch.setattr(serve, "CLIENTS", (1,))
 
     with pytest.raises(TidyBertError, match=message):
-        serve.bench_serving(str(tiny_model), ["a", text], against="transformers", rounds=1, **given)
+        serve.bench_serving(["a", text], given_of(tiny_model))
 
 
 def test_a_text_is_cut_at_a_word(tiny_model: Path) -> None:
