@@ -28,8 +28,8 @@ FLOORS = (
     {"training", "corpus"},
     {"tasks"},
     {"inference", "reporting", "export"},
-    {"finetuning", "pretraining", "checking", "explain", "search"},
-    {"page", "estimators", "cluster"},
+    {"finetuning", "pretraining", "explain", "search"},
+    {"page", "checking", "estimators", "cluster"},
     {"server"},
     {"cli"},
 )

@@ -27,9 +27,9 @@ from tidybert.files.text_examples import TextExample
 from tidybert.inference.answer_files import Layout, format_of, write_vectors
 from tidybert.inference.embedding import Embedder
 from tidybert.modeling.kernels.linear import product
-from tidybert.modeling.kernels.nearest_vectors import DTYPES, top_k
 from tidybert.modeling.kernels.threads import map_on_threads
 from tidybert.search.index_files import rounded, write_index
+from tidybert.search.nearest_vectors import DTYPES, top_k
 
 WIDTH: Final = 384
 TOP_K: Final = 10

@@ -39,7 +39,7 @@ for _name in (
     "torch.distributed.tensor",
     "tidybert.corpus.building",
     "tidybert.finetuning.entrance",
-    "tidybert.inference.hard_negatives",
+    "tidybert.search.hard_negatives",
     "tidybert.inference.predictor",
     "tidybert.inference.answer_files",
     "tidybert.pretraining.pretraining_run",

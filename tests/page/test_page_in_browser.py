@@ -11,7 +11,7 @@ from tests.conftest import server_on_a_thread
 
 from tidybert import Embedder, Index
 from tidybert.files.text_examples import TextExample
-from tidybert.search import write_index
+from tidybert.search.index_files import write_index
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-core")

@@ -9,7 +9,7 @@ import pytest
 from tidybert.files.text_examples import TextExample
 from tidybert.inference import answer_files as vector_files
 from tidybert.inference.embedding import Embedder
-from tidybert.search import write_index
+from tidybert.search.index_files import write_index
 
 LENGTH = 8
 

@@ -14,7 +14,8 @@ from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
-from tidybert.search import Hit, Index, write_index
+from tidybert.search.index import Hit, Index
+from tidybert.search.index_files import write_index
 
 Make = Callable[..., Path]
 

@@ -14,8 +14,8 @@ import pytest
 from tidybert.errors import DataError, InUseError, UsageError, WeightsError
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
-from tidybert.search import Index, write_index
-from tidybert.search.index_files import INDEX_FILE, PROGRESS_FILE, IndexState, rounded
+from tidybert.search.index import Index
+from tidybert.search.index_files import INDEX_FILE, PROGRESS_FILE, IndexState, rounded, write_index
 
 Make = Callable[..., Path]
 

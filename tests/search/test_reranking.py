@@ -7,7 +7,7 @@ import pytest
 
 from tidybert.errors import UsageError
 from tidybert.inference.predictor import CrossEncoder, Predictor
-from tidybert.search import Index
+from tidybert.search.index import Index
 
 
 def test_hits_come_in_the_order_of_the_cross_encoder(

@@ -11,7 +11,8 @@ from tidybert.errors import UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import CrossEncoder
-from tidybert.search import Index, write_index
+from tidybert.search.index import Index
+from tidybert.search.index_files import write_index
 from tidybert.server.engine import Engine
 
 Make = Callable[..., Engine]

@@ -25,7 +25,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import OpenedModel, fitting_length
 from tidybert.metrics.label_errors import suspected_label_errors
-from tidybert.modeling.kernels.nearest_vectors import top_k
+from tidybert.search.nearest_vectors import top_k
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tasks.answers import softmax
 from tidybert.tasks.task import AnyTask

@@ -17,8 +17,8 @@ from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import OpenedModel
 from tidybert.inference.options import AnswerPrecision
 from tidybert.inference.predictor import CrossEncoder
-from tidybert.modeling.kernels.nearest_vectors import top_k as nearest
 from tidybert.search.index_files import open_state, open_vectors, text_batches
+from tidybert.search.nearest_vectors import top_k as nearest
 from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.answer import TaskAnswer
 

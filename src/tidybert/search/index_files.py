@@ -35,7 +35,7 @@ from tidybert.files.text_files import read_examples
 from tidybert.inference.answer_files import Chunk, Layout, chunk_size, embedded_chunks, npy_header
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.text_jobs import EmbedJob
-from tidybert.modeling.kernels.nearest_vectors import DTYPES
+from tidybert.search.nearest_vectors import DTYPES
 from tidybert.storage.journal import Count, Journal, check_settings, is_begun
 from tidybert.storage.json_objects import one_of, plain_json
 from tidybert.storage.opening import open_regular, present

@@ -51,8 +51,8 @@ def index(
     from tidybert.checkpoints.sentence_form import POOLINGS
     from tidybert.checkpoints.sentence_reading import read_sentence_form
     from tidybert.files.text_files import read_examples
-    from tidybert.modeling.kernels.nearest_vectors import DTYPES
     from tidybert.search.index_files import IndexJob
+    from tidybert.search.nearest_vectors import DTYPES
 
     for flag, value, known in (
         ("pooling", given.pooling, POOLINGS),

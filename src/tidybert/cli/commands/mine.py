@@ -57,8 +57,8 @@ def mine(model: flags.ModelArgument, *, given: MineFlags, read: ReadOptions) -> 
     from tidybert.files.reading import ReadReport
     from tidybert.files.text_files import read_examples
     from tidybert.inference.embedding import Embedder
-    from tidybert.inference.hard_negatives import HardNegatives, MiningOptions
     from tidybert.inference.loading import OpenedModel
+    from tidybert.search.hard_negatives import HardNegatives, MiningOptions
     from tidybert.storage.part_file import new_file
 
     options = MiningOptions(given.num_negatives, given.first_rank, given.last_rank, given.margin)

@@ -11,7 +11,7 @@ import torch
 from tidybert.cli.main import run as shell
 from tidybert.errors import DataError, UsageError, WeightsError
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.hard_negatives import HardNegatives, MiningOptions
+from tidybert.search.hard_negatives import HardNegatives, MiningOptions
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.vectors.vector_examples import VectorExample
 
@@ -84,7 +84,7 @@ def test_a_file_that_finetune_reads(tiny_model: Path, tmp_path: Path, capsys: An
 def test_a_stopped_run_goes_on_to_the_same_bytes(
     embedder: Embedder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidybert.inference.hard_negatives._QUERIES_AT_ONCE", 4)
+    monkeypatch.setattr("tidybert.search.hard_negatives._QUERIES_AT_ONCE", 4)
     monkeypatch.setattr("tidybert.storage.part_file.SECONDS_BETWEEN_SAVES", 0.0)
     texts = [one.texts[1] for one in PAIRS]
 

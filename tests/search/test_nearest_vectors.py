@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError, UsageError
-from tidybert.modeling.kernels import nearest_vectors
-from tidybert.modeling.kernels.nearest_vectors import top_k
+from tidybert.search import nearest_vectors
+from tidybert.search.nearest_vectors import top_k
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from tidybert.data.features import text_features
 from tidybert.errors import DataError, UsageError, param
 from tidybert.inference.answer_files import LINES
 from tidybert.inference.embedding import Embedder
-from tidybert.modeling.kernels.nearest_vectors import top_k
+from tidybert.search.nearest_vectors import top_k
 from tidybert.storage.part_file import Piece, Written, grow_file
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tasks.vectors.vector_examples import VectorExample
