@@ -4,7 +4,6 @@ The other side is transformers' BertForPreTraining with its Trainer and its
 DataCollatorForLanguageModeling, on the same instances, padded to --max-seq-length.  Each
 measurement is a process of its own.  It also counts how fast instances (pairs with their masks) are
 made, all of them before the clock starts.  Without --data, a corpus is built of English Wikipedia
-from tidybert.system.reporter import Reporter
 from the data folder (TIDYBERT_DATA, or ../shared/data) or of the bundled tickets, with the
 vocabulary of minilm.
 """

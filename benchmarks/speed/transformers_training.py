@@ -98,7 +98,7 @@ def train_in_order(
             ),
             train_dataset=dataset,
             data_collator=collate,
-            reporter=[Clock()],
+            callbacks=[Clock()],
         )
         # It would take forward's **kwargs for a loss that is already divided by the parts.
         trainer.model_accepts_loss_kwargs = False
