@@ -1,6 +1,5 @@
 """``import tidybert`` offers its names lazily, to editors as well."""
 
-import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +8,8 @@ import pytest
 
 import tidybert
 
+STUB = Path(tidybert.__file__).with_suffix(".pyi")
+
 
 def test_every_public_name_is_found_where_the_table_says() -> None:
     for name in tidybert.__all__:
@@ -16,18 +17,16 @@ def test_every_public_name_is_found_where_the_table_says() -> None:
         assert name in dir(tidybert)
 
 
+def stub() -> str:
+    """What type checkers read: the table's names as imports."""
+    lines = [f'"""{(tidybert.__doc__ or "").partition(chr(10))[0]}"""', ""]
+    for module, names in tidybert._NAMES.items():
+        lines += [f"from {module} import {name} as {name}" for name in names]
+    return "\n".join([*lines, "", "__version__: str"]) + "\n"
+
+
 def test_type_checkers_see_the_same_names() -> None:
-    tree = ast.parse(Path(tidybert.__file__).read_text(encoding="utf-8"))
-    blocks = [node for node in tree.body if isinstance(node, ast.If)]
-    (block,) = (node for node in blocks if ast.unparse(node.test) == "TYPE_CHECKING")
-    seen = {
-        alias.name: node.module
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    assert seen == tidybert._MODULE_OF
-    assert {*seen, "__version__"} == set(tidybert.__all__)
+    assert STUB.read_text(encoding="utf-8") == stub(), f"run python {Path(__file__).name}"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
@@ -39,3 +38,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_a_name_loads_only_its_own_module() -> None:
     code = "import sys, tidybert; tidybert.BertConfig; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+if __name__ == "__main__":
+    STUB.write_text(stub(), encoding="utf-8")

@@ -65,7 +65,7 @@ def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
         torch.manual_seed(0)
         network, _ = origin.build(task.build_model, new_head=True)
         # Logits spread like a trained head's, so that LOGITS_TOLERANCE is small in comparison.
-        nn.init.normal_(network.classifier.weight)
+        nn.init.normal_(network.get_parameter("classifier.weight"))
     save_model_directory(
         directory,
         model_state=network.state_dict(),

@@ -13,130 +13,63 @@ if sys.argv[:1] == ["-m"] and _signal.getsignal(_signal.SIGINT) is _signal.defau
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from tidybert.system.cores import prepare_threads
 
-if TYPE_CHECKING:
-    from tidybert.configuration import BertConfig
-    from tidybert.estimators import (
-        BertClassifier,
-        BertMultipleChoice,
-        BertQuestionAnswerer,
-        BertRegressor,
-        BertTagger,
-        BertVectorizer,
-    )
-    from tidybert.explain import Explainer
-    from tidybert.files.text_examples import TextExample
-    from tidybert.finetuning.entrance import evaluate, finetune
-    from tidybert.finetuning.finetuned_model import FinetunedModel
-    from tidybert.inference.embedding import Embedder
-    from tidybert.inference.language_model import TextGenerator, TextScorer
-    from tidybert.inference.loading import load
-    from tidybert.inference.predictor import Predictor
-    from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
-    from tidybert.modeling import (
-        BertForMaskedLM,
-        BertForMultipleChoice,
-        BertForNextSentencePrediction,
-        BertForPreTraining,
-        BertForQuestionAnswering,
-        BertForSequenceClassification,
-        BertForTokenClassification,
-        BertModel,
-    )
-    from tidybert.search.index import Index
-    from tidybert.tasks.choices.choice_files import ChoiceExample
-    from tidybert.tasks.labelled_examples import load_data
-    from tidybert.tasks.questions.question_files import QuestionExample
-    from tidybert.tasks.tags.tag_files import TaggedExample
-    from tidybert.tokenization import BertTokenizer
-
-    __version__: str
-
-__all__ = [
-    "BertClassifier",
-    "BertConfig",
-    "BertForMaskedLM",
-    "BertForMultipleChoice",
-    "BertForNextSentencePrediction",
-    "BertForPreTraining",
-    "BertForQuestionAnswering",
-    "BertForSequenceClassification",
-    "BertForTokenClassification",
-    "BertModel",
-    "BertMultipleChoice",
-    "BertQuestionAnswerer",
-    "BertRegressor",
-    "BertTagger",
-    "BertTokenizer",
-    "BertVectorizer",
-    "ChoiceExample",
-    "Embedder",
-    "Explainer",
-    "FinetunedModel",
-    "Index",
-    "MaskFiller",
-    "NextSentencePredictor",
-    "Predictor",
-    "QuestionExample",
-    "TaggedExample",
-    "TextExample",
-    "TextGenerator",
-    "TextScorer",
-    "__version__",
-    "evaluate",
-    "finetune",
-    "load",
-    "load_data",
-]
-
-_HEADS: Final = tuple(name for name in __all__ if name.startswith("BertFor"))
-_ESTIMATORS: Final = (
-    "BertClassifier",
-    "BertMultipleChoice",
-    "BertQuestionAnswerer",
-    "BertRegressor",
-    "BertTagger",
-    "BertVectorizer",
-)
-_MODULE_OF: Final = {
-    "BertConfig": "tidybert.configuration",
-    "BertTokenizer": "tidybert.tokenization",
-    **dict.fromkeys(("BertModel", *_HEADS), "tidybert.modeling"),
-    "Explainer": "tidybert.explain",
-    "Embedder": "tidybert.inference.embedding",
-    **dict.fromkeys(("TextGenerator", "TextScorer"), "tidybert.inference.language_model"),
-    "load": "tidybert.inference.loading",
-    "Predictor": "tidybert.inference.predictor",
-    **dict.fromkeys(
-        ("MaskFiller", "NextSentencePredictor"), "tidybert.inference.pretraining_heads"
+_NAMES: Final = {
+    "tidybert.configuration": ("BertConfig",),
+    "tidybert.estimators": (
+        "BertClassifier",
+        "BertMultipleChoice",
+        "BertQuestionAnswerer",
+        "BertRegressor",
+        "BertTagger",
+        "BertVectorizer",
     ),
-    **dict.fromkeys(_ESTIMATORS, "tidybert.estimators"),
-    "FinetunedModel": "tidybert.finetuning.finetuned_model",
-    **dict.fromkeys(("evaluate", "finetune"), "tidybert.finetuning.entrance"),
-    "Index": "tidybert.search.index",
-    "ChoiceExample": "tidybert.tasks.choices.choice_files",
-    "QuestionExample": "tidybert.tasks.questions.question_files",
-    "TaggedExample": "tidybert.tasks.tags.tag_files",
-    "TextExample": "tidybert.files.text_examples",
-    "load_data": "tidybert.tasks.labelled_examples",
+    "tidybert.explain": ("Explainer",),
+    "tidybert.files.text_examples": ("TextExample",),
+    "tidybert.finetuning.entrance": ("evaluate", "finetune"),
+    "tidybert.finetuning.finetuned_model": ("FinetunedModel",),
+    "tidybert.inference.embedding": ("Embedder",),
+    "tidybert.inference.language_model": ("TextGenerator", "TextScorer"),
+    "tidybert.inference.loading": ("load",),
+    "tidybert.inference.predictor": ("Predictor",),
+    "tidybert.inference.pretraining_heads": ("MaskFiller", "NextSentencePredictor"),
+    "tidybert.modeling": (
+        "BertForMaskedLM",
+        "BertForMultipleChoice",
+        "BertForNextSentencePrediction",
+        "BertForPreTraining",
+        "BertForQuestionAnswering",
+        "BertForSequenceClassification",
+        "BertForTokenClassification",
+        "BertModel",
+    ),
+    "tidybert.search.index": ("Index",),
+    "tidybert.tasks.choices.choice_files": ("ChoiceExample",),
+    "tidybert.tasks.labelled_examples": ("load_data",),
+    "tidybert.tasks.questions.question_files": ("QuestionExample",),
+    "tidybert.tasks.tags.tag_files": ("TaggedExample",),
+    "tidybert.tokenization": ("BertTokenizer",),
 }
+"""The public names by module; ``python tests/test_public_names.py`` writes __init__.pyi from it."""
+_MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names}
+
+__all__ = sorted([*_MODULE_OF, "__version__"])
 
 prepare_threads()
 
-if not TYPE_CHECKING:  # else a misspelt name would have a type
 
-    def __getattr__(name: str) -> object:
-        if name == "__version__":
-            value = import_module("importlib.metadata").version("tidybert")
-        elif name in _MODULE_OF:
-            value = getattr(import_module(_MODULE_OF[name]), name)
-        else:
-            raise AttributeError(f"module 'tidybert' has no attribute {name!r}")
-        globals()[name] = value
-        return value
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        value = import_module("importlib.metadata").version("tidybert")
+    elif name in _MODULE_OF:
+        value = getattr(import_module(_MODULE_OF[name]), name)
+    else:
+        raise AttributeError(f"module 'tidybert' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -20,6 +20,7 @@ from tidybert.checkpoints.tensorflow_bundle import to_tensorflow, write_bundle
 from tidybert.checkpoints.weights import PREFIX, check_weights, from_huggingface, to_huggingface
 from tidybert.configuration import BertConfig, MeanBertConfig
 from tidybert.errors import UsageError, WeightsError, param
+from tidybert.modeling.heads import ARCHITECTURES, BertForSequenceClassification
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_json, atomic_write_text
 from tidybert.storage.model_files import (
     CONFIG_FILE,
@@ -40,34 +41,8 @@ DTYPES: Final = {
 }
 
 
-@dataclass(frozen=True)
-class Head:
-    """A head by the beginning of its tensors' names.
-
-    Args:
-        words: what a person calls it.
-        architectures: transformers' classes that have it, the usual one first.
-    """
-
-    words: str
-    architectures: tuple[str, ...]
-
-
-HEADS: Final = {
-    "cls.predictions": Head("the masked-LM head", ("BertForMaskedLM", "BertForPreTraining")),
-    "cls.seq_relationship": Head(
-        "the next-sentence head", ("BertForNextSentencePrediction", "BertForPreTraining")
-    ),
-    "qa_outputs": Head("the question-answering head", ("BertForQuestionAnswering",)),
-    "classifier": Head(
-        "the classification head",
-        (
-            "BertForSequenceClassification",
-            "BertForTokenClassification",
-            "BertForMultipleChoice",
-        ),
-    ),
-}
+HEADS: Final = {part.prefix: part for each in ARCHITECTURES.values() for part in each.parts}
+"""The layers of heads by the beginning of their tensors' names."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +135,9 @@ def _named(name: str, has_heads: bool) -> str:
 
 def _architecture(heads: list[str], given: tuple[str, ...]) -> str:
     """The class that config.json names if the weights have its head, else the usual one."""
-    possible = [each for head in heads for each in HEADS[head].architectures]
+    possible = [
+        name for head in heads for name, each in ARCHITECTURES.items() if HEADS[head] in each.parts
+    ]
     fitting = [each for each in given if each in possible]
     if fitting or not heads:
         return fitting[0] if fitting else "BertModel"
@@ -170,7 +147,6 @@ def _architecture(heads: list[str], given: tuple[str, ...]) -> str:
 
 _TANH: Final = "torch.nn.modules.activation.Tanh"
 _IDENTITY: Final = "torch.nn.modules.linear.Identity"
-_OF_SEQUENCES: Final = ("BertForSequenceClassification", "BertForMultipleChoice")
 
 
 @dataclass(frozen=True)
@@ -255,7 +231,7 @@ def _write_sentence_transformers(
     form, kept, lost = model.form, [], []
     if form is None:
         form = SentenceForm()
-        if model.architecture in _OF_SEQUENCES:
+        if issubclass(ARCHITECTURES.get(model.architecture, object), BertForSequenceClassification):
             # The logits: of the mean, or of [CLS] through the pooler.
             kept, dense = ["classifier"], [_dense(model, "classifier", _IDENTITY)]
             is_mean = isinstance(model.config, MeanBertConfig)

@@ -34,7 +34,7 @@ from tidybert.configuration import BertConfig, CausalConfig
 from tidybert.configuration.bert_config import unknown_keys
 from tidybert.errors import ConfigError, VocabularyError, WeightsError
 from tidybert.modeling.bert import initialize_part
-from tidybert.modeling.heads import FINE_TUNED, CausalLM
+from tidybert.modeling.heads import ARCHITECTURES, HEAD_PARTS, CausalLM
 from tidybert.storage.atomic_files import atomic_write_text, file_sha256, files_together
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.limits import LABELS
@@ -53,7 +53,8 @@ Model = TypeVar("Model", bound=nn.Module)
 # Programs pad the embeddings to a multiple of up to 1,024 rows; a vocabulary that lacks more is cut
 # short or another model's.
 _MOST_SPARE_ROWS = 1024
-_CLASSIFIERS = ("BertForSequenceClassification", "BertForTokenClassification")
+# Layers of heads that no pre-training has.
+_FINE_TUNED = {name for part in HEAD_PARTS if part.is_fine_tuned for name in part.modules}
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ class ModelDirectory:
         new = {name.rpartition(".")[0] for name in report.new}
         for name, module in model.named_modules():
             if name in new:
-                is_truncated = name not in FINE_TUNED
+                is_truncated = name not in _FINE_TUNED
                 initialize_part(module, config.initializer_range, is_truncated=is_truncated)
         return model, report
 
@@ -339,7 +340,7 @@ def write_model(
     check_finite(model_state, str(directory))
     tensors = to_huggingface(model_state, config)
     names = metadata.label_names
-    if architecture in _CLASSIFIERS:
+    if architecture in ARCHITECTURES and ARCHITECTURES[architecture].has_labels:
         num_labels = len(model_state["classifier.weight"])
         # transformers writes LABEL_0, LABEL_1, ... for classes without names.
         names = names or tuple(f"LABEL_{i}" for i in range(num_labels))

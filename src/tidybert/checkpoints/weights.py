@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
-from tidybert.modeling.heads import BertForPreTraining
+from tidybert.modeling.heads import HEAD_PARTS, BertForPreTraining
 
 PREFIX = "bert."
 
@@ -35,16 +35,7 @@ _LAYER_MODULES = {
     "output": ("output.dense",),
     "output_layer_norm": ("output.LayerNorm",),
 }
-_HEAD_MODULES = {
-    "mlm.dense": "cls.predictions.transform.dense",
-    "mlm.layer_norm": "cls.predictions.transform.LayerNorm",
-    "nsp": "cls.seq_relationship",
-    "classifier": "classifier",
-    "qa_outputs": "qa_outputs",
-}
 _MLM_BIAS = "cls.predictions.bias"
-# Of language models, which transformers does not open.
-_OUTPUT_BIAS = "lm_head.bias"
 
 _WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
 _DECODER_WEIGHT = "cls.predictions.decoder.weight"
@@ -80,8 +71,11 @@ def encoder_names(config: BertConfig) -> Mapping[str, tuple[str, ...]]:
 @lru_cache(maxsize=1)
 def head_names() -> Mapping[str, tuple[str, ...]]:
     """Our names to theirs for the parameters of every head."""
-    names = _with_parameters({ours: (theirs,) for ours, theirs in _HEAD_MODULES.items()})
-    return MappingProxyType(names | {"mlm.bias": (_MLM_BIAS,), "output_bias": (_OUTPUT_BIAS,)})
+    names: dict[str, tuple[str, ...]] = {}
+    for part in HEAD_PARTS:
+        names |= _with_parameters({ours: (theirs,) for ours, theirs in part.modules.items()})
+        names |= {ours: (theirs,) for ours, theirs in part.parameters.items()}
+    return MappingProxyType(names)
 
 
 def huggingface_names(name: str, config: BertConfig) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ import io
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,11 +24,11 @@ from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import SentenceForm, write_sentence_form
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, WeightsError
-from tidybert.modeling import heads
 from tidybert.modeling.architectures import MeanBertModel, encoder_of
 from tidybert.modeling.attention import scaled_dot_product
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import BertLayer
+from tidybert.modeling.heads import ARCHITECTURES, BertWithHead
 from tidybert.modeling.rows import Rows
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_json
 from tidybert.storage.model_files import CONFIG_FILE, ONNX_FILE, ONNX_FOLDER, ONNX_INT8_FILE
@@ -116,7 +116,7 @@ class PaddedModel(nn.Module):
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> dict[str, Tensor]:
         """The outputs by the names of optimum's exports; those of an embedding are (B, d)."""
-        if not isinstance(self.model, heads.BertForMultipleChoice):
+        if not getattr(self.model, "takes_choices", False):
             return self._outputs(input_ids, attention_mask != 0, token_type_ids)
         shape = input_ids.shape
         ids, mask, types = (
@@ -128,24 +128,9 @@ class PaddedModel(nn.Module):
     def _outputs(
         self, input_ids: Tensor, is_token: Tensor, token_type_ids: Tensor
     ) -> dict[str, Tensor]:
-        model, hidden = self.model, self._states(input_ids, is_token, token_type_ids)
-        words = self.encoder.word_embeddings.weight
-        match model:
-            case heads.BertForSequenceClassification():
-                return {"logits": model.classifier(self._pooled(hidden, is_token))[:, 0]}
-            case heads.BertForTokenClassification():
-                return {"logits": model.classifier(hidden)}
-            case heads.BertForQuestionAnswering():
-                start, end = model.qa_outputs(hidden).unbind(-1)
-                return {"start_logits": start, "end_logits": end}
-            case heads.BertForMaskedLM():
-                return {"logits": model.mlm(hidden, words)}
-            case heads.BertForNextSentencePrediction():
-                return {"logits": model.nsp(self._pooled(hidden, is_token))[:, 0]}
-            case heads.BertForPreTraining():
-                pairs = model.nsp(self._pooled(hidden, is_token))[:, 0]
-                return {"logits": model.mlm(hidden, words), "seq_relationship_logits": pairs}
-        assert isinstance(model, BertModel)
+        hidden = self._states(input_ids, is_token, token_type_ids)
+        if isinstance(self.model, BertWithHead):
+            return self.model.exported(hidden, lambda: self._pooled(hidden, is_token))
         if self.form is None:
             return {"last_hidden_state": hidden}
         embedding = self._embedding(hidden, is_token, self.form)
@@ -205,17 +190,6 @@ OPSET: Final = 20
 # A file of Protocol Buffers ends at 2 GiB; the graph needs a little.
 _MOST_BYTES: Final = 2**31 - 2**24
 _ENCODER: Final = "BertModel"
-# By transformers' name: builds the model from its sizes and the number of its labels.
-_BUILDERS: Final[Mapping[str, Callable[[BertConfig, int], nn.Module]]] = {
-    _ENCODER: lambda config, _: BertModel(config, add_pooler=False),
-    "BertForSequenceClassification": heads.BertForSequenceClassification,
-    "BertForTokenClassification": heads.BertForTokenClassification,
-    "BertForMultipleChoice": lambda config, _: heads.BertForMultipleChoice(config),
-    "BertForQuestionAnswering": lambda config, _: heads.BertForQuestionAnswering(config),
-    "BertForMaskedLM": lambda config, _: heads.BertForMaskedLM(config),
-    "BertForNextSentencePrediction": lambda config, _: heads.BertForNextSentencePrediction(config),
-    "BertForPreTraining": lambda config, _: heads.BertForPreTraining(config),
-}
 
 
 @dataclass(frozen=True)
@@ -258,7 +232,7 @@ def export_onnx(source: ModelDirectory, destination: str | Path, *, int8: bool =
         raise WeightsError(
             f"{source}: {size:,} bytes of weights; an ONNX file has room for {_MOST_BYTES:,}"
         )
-    has_choices = isinstance(padded.model, heads.BertForMultipleChoice)
+    has_choices = takes_choices(architecture)
     example = _example(whole.config, has_choices)
     with torch.inference_mode():
         expected = padded(*example)
@@ -284,6 +258,11 @@ def export_onnx(source: ModelDirectory, destination: str | Path, *, int8: bool =
         )
 
 
+def takes_choices(architecture: str) -> bool:
+    """Whether a model's inputs are (B, C, S), of several sequences an example."""
+    return architecture in ARCHITECTURES and ARCHITECTURES[architecture].takes_choices
+
+
 def _check_packages() -> None:
     try:
         import onnx  # noqa: F401
@@ -297,7 +276,12 @@ def _check_packages() -> None:
 
 def _built(source: ModelDirectory, whole: WholeModel, architecture: str) -> nn.Module:
     num_labels = len(whole.tensors.get("classifier.weight", ()))
-    model, report = source.build(lambda config: _BUILDERS[architecture](config, num_labels))
+    head = ARCHITECTURES.get(architecture)
+
+    def build(config: BertConfig) -> nn.Module:
+        return head.built(config, num_labels) if head else BertModel(config, add_pooler=False)
+
+    model, report = source.build(build)
     if report.new:
         raise WeightsError(
             f"{source}: its head reads {', '.join(report.new)}, which the weights lack"
@@ -307,7 +291,8 @@ def _built(source: ModelDirectory, whole: WholeModel, architecture: str) -> nn.M
 
 def _lost(whole: WholeModel, architecture: str) -> Iterator[str]:
     for name in whole.heads:
-        if architecture not in HEADS[name].architectures:
+        head = ARCHITECTURES.get(architecture)
+        if head is None or HEADS[name] not in head.parts:
             yield HEADS[name].words
     if architecture == _ENCODER and "pooler.dense.weight" in whole.tensors:
         yield "the pooler, which no output reads"

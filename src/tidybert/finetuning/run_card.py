@@ -11,19 +11,11 @@ from tidybert.errors import in_shell
 from tidybert.files.rows import count_of
 from tidybert.finetuning.finetuning_job import FinetuningOptions
 from tidybert.metrics.bootstrap import Interval, bootstrap, proportion_interval
+from tidybert.modeling.heads import ARCHITECTURES
 from tidybert.options import named
 from tidybert.storage.model_files import RECORD
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
-
-PIPELINE_TAGS: Final = {
-    "BertForSequenceClassification": "text-classification",
-    "BertForTokenClassification": "token-classification",
-    "BertForQuestionAnswering": "question-answering",
-    "BertForMultipleChoice": "multiple-choice",
-    "BertModel": "sentence-similarity",
-}
-"""What model hubs call the work of each of transformers' classes."""
 
 # A card must not cost a training's time; the report draws more, for narrower ends.
 _NUM_RESAMPLES: Final = 200
@@ -71,7 +63,7 @@ def _metadata(
     in_transformers: bool,
 ) -> dict[str, Any]:
     """The head that hubs read."""
-    tag = PIPELINE_TAGS.get(task.architecture)
+    tag = _pipeline_tag(task)
     data = record["files"].get("dev") or record["files"].get("train")
     result: dict[str, Any] = {"task": {"type": tag or task.name}}
     if data is not None:
@@ -86,6 +78,14 @@ def _metadata(
         "tags": ["tidybert", "bert"],
         "model-index": [{"name": name, "results": [result]}] if is_measured else None,
     }
+
+
+def _pipeline_tag(task: AnyTask) -> str | None:
+    """What model hubs call the work of the task's model."""
+    if task.architecture == "BertModel":
+        return "sentence-similarity"
+    head = ARCHITECTURES.get(task.architecture)
+    return None if head is None else head.pipeline_tag
 
 
 def _summary(task: AnyTask, arguments: Mapping[str, Any], inputs: ExampleKind | None) -> str:
@@ -160,7 +160,7 @@ def _use(name: str, task: AnyTask, inputs: ExampleKind | None, in_transformers: 
             "", "```python", "from tidybert import Predictor", "",
             f'answers = Predictor("{name}").predict({inputs.python})', "```",
         ]  # fmt: skip
-    if task.architecture in PIPELINE_TAGS and in_transformers:
+    if _pipeline_tag(task) and in_transformers:
         auto = task.architecture.replace("Bert", "AutoModel")
         lines += [
             "", "```python", f"from transformers import AutoTokenizer, {auto}", "",

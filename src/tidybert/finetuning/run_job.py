@@ -18,6 +18,7 @@ from tidybert.finetuning.head_start import ProbeMemory
 from tidybert.finetuning.training_examples import TrainingExamples, examples_of
 from tidybert.finetuning.trials import run_trials, shared_settings, variants_of
 from tidybert.inference.loading import to_device
+from tidybert.modeling.heads import ARCHITECTURES, NEXT_SENTENCE
 from tidybert.options import named
 from tidybert.storage.model_files import MODULES_FILE
 from tidybert.storage.opening import present
@@ -43,8 +44,6 @@ STEPS: Final = 100
 MOST_EXAMPLES: Final = 3000
 """Pairs, scores, choices, tagged sentences and questions up to which small batches are better."""
 EXAMPLES_A_STEP: Final = 8
-_TRAINED_CLS: Final = ("BertForPreTraining", "BertForNextSentencePrediction")
-"""Models whose [CLS] learned to hold what its sentence says."""
 
 
 def with_best_way(
@@ -76,7 +75,9 @@ def with_best_way(
         return _with_small_batches(job, len(texts))
     num_classes = len(task.names)
     chosen, way = _way(job, len(texts), num_classes)
-    is_cls_trained = any(each in _TRAINED_CLS for each in directory.head.architectures)
+    # A next-sentence head has [CLS] learn to hold what its sentence says.
+    heads = (ARCHITECTURES[name] for name in directory.head.architectures if name in ARCHITECTURES)
+    is_cls_trained = any(NEXT_SENTENCE in each.parts for each in heads)
     pooling = arguments.pooling or ("cls" if is_cls_trained else "mean")
     arguments = replace(arguments, pooling=pooling, **chosen)
     reads = "the mean of all tokens" if pooling == "mean" else "[CLS]"

@@ -1,12 +1,14 @@
 """Heads on the encoder, which they hold as ``.bert`` (paper sections 3.1 and 4; run_*.py).
 
-A head returns logits; losses belong to the tasks.  T tokens, B sequences, S longest length, R rows
-asked for, C choices, M masked positions, V vocabulary, H width.
+A head returns logits; losses belong to the tasks.  It also says what its parameters are called at
+transformers, what hubs call its work, and its outputs in ONNX; ARCHITECTURES has every head.
+T tokens, B sequences, S longest length, R rows asked for, C choices, M masked positions, V
+vocabulary, H width.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Final, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +22,83 @@ from tidybert.modeling.kernels.linear import Linear, linear
 from tidybert.modeling.kernels.masked_lm_loss import SummedLoss, masked_lm_loss
 from tidybert.modeling.rows import Rows, pad
 
-FINE_TUNED = ("classifier", "qa_outputs")
-"""The names of the heads that fine-tuning adds."""
+
+@dataclass(frozen=True, eq=False)
+class HeadPart:
+    """The layers of a head that stand in the weights together.
+
+    Args:
+        words: what a person calls it.
+        prefix: what its parameters' names at transformers begin with.
+        modules: of a weight and a bias each, our names to transformers'.
+        parameters: the others.
+        is_fine_tuned: whether fine-tuning adds it, and no pre-training.
+    """
+
+    words: str
+    prefix: str
+    modules: Mapping[str, str]
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    is_fine_tuned: bool = False
+
+
+_MLM: Final = HeadPart(
+    "the masked-LM head",
+    "cls.predictions",
+    {
+        "mlm.dense": "cls.predictions.transform.dense",
+        "mlm.layer_norm": "cls.predictions.transform.LayerNorm",
+    },
+    {"mlm.bias": "cls.predictions.bias"},
+)
+NEXT_SENTENCE: Final = HeadPart(
+    "the next-sentence head", "cls.seq_relationship", {"nsp": "cls.seq_relationship"}
+)
+_CLASSIFIER: Final = HeadPart(
+    "the classification head", "classifier", {"classifier": "classifier"}, is_fine_tuned=True
+)
+_ANSWER: Final = HeadPart(
+    "the question-answering head", "qa_outputs", {"qa_outputs": "qa_outputs"}, is_fine_tuned=True
+)
+# transformers does not open language models.
+_NEXT_TOKEN: Final = HeadPart("the next-token head", "lm_head", {}, {"output_bias": "lm_head.bias"})
+
+ARCHITECTURES: "Final[dict[str, type[BertWithHead]]]" = {}
+"""By the name of its class at transformers, each head on a BERT."""
 
 
 class BertWithHead(nn.Module):
     """An encoder, as ``.bert``; a subclass adds a head, and ``of_rows`` to compute its logits."""
 
+    parts: ClassVar[tuple[HeadPart, ...]] = ()
+    """The layers above the encoder."""
+    pipeline_tag: ClassVar[str | None] = None
+    """What model hubs call its work."""
+    has_labels: ClassVar[bool] = False
+    """Whether its outputs are labels, whose number it is built with."""
+    takes_choices: ClassVar[bool] = False
+    """Whether several sequences are one example."""
+
     of_rows: Callable[..., Any]
+
+    def __init_subclass__(cls) -> None:
+        if cls.__name__.startswith("BertFor"):
+            # PyTorch's tracing makes classes of the same names.
+            ARCHITECTURES.setdefault(cls.__name__, cls)
+
+    @classmethod
+    def built(cls, config: BertConfig, num_labels: int) -> Self:
+        """The model with random weights; ``num_labels`` where its outputs are labels."""
+        return cls(config, num_labels) if cls.has_labels else cls(config)  # type: ignore[arg-type]
+
+    def exported(self, hidden: Tensor, pooled: Callable[[], Tensor]) -> dict[str, Tensor]:
+        """Its outputs in ONNX, by optimum's names.
+
+        Args:
+            hidden: (B, S, H) the last layer's states, with padding.
+            pooled: gives (B, 1, H), what a head on whole sequences reads.
+        """
+        raise NotImplementedError
 
     def __init__(self, config: BertConfig, add_pooler: bool = True) -> None:
         super().__init__()
@@ -65,6 +136,10 @@ class BertWithTokenHead(BertWithHead):
 class BertForSequenceClassification(BertWithHead):
     """Dropout and a linear layer on the pooled [CLS]: classes, or a score with num_labels=1."""
 
+    parts = (_CLASSIFIER,)
+    pipeline_tag = "text-classification"
+    has_labels = True
+
     def __init__(self, config: BertConfig, num_labels: int) -> None:
         super().__init__(config)
         self.num_labels = num_labels
@@ -81,9 +156,16 @@ class BertForSequenceClassification(BertWithHead):
         pooled = self.bert.pooled(rows, lower_states)
         return dropout(pooled, self.config.classifier_dropout_prob, self.training)
 
+    def exported(self, hidden: Tensor, pooled: Callable[[], Tensor]) -> dict[str, Tensor]:
+        return {"logits": self.classifier(pooled())[:, 0]}
+
 
 class BertForMultipleChoice(BertForSequenceClassification):
     """One logit a sequence; the softmax is over the sequences of one question (paper 4.4)."""
+
+    pipeline_tag = "multiple-choice"
+    has_labels = False
+    takes_choices = True
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config, num_labels=1)
@@ -113,6 +195,10 @@ class BertForMultipleChoice(BertForSequenceClassification):
 
 class BertForTokenClassification(BertWithTokenHead):
     """Dropout and a linear layer on every token (paper 5.3, table 7)."""
+
+    parts = (_CLASSIFIER,)
+    pipeline_tag = "token-classification"
+    has_labels = True
 
     def __init__(self, config: BertConfig, num_labels: int) -> None:
         super().__init__(config)
@@ -144,9 +230,15 @@ class BertForTokenClassification(BertWithTokenHead):
         hidden = states.last_hidden_state
         return dropout(hidden, self.config.classifier_dropout_prob, self.training)
 
+    def exported(self, hidden: Tensor, pooled: Callable[[], Tensor]) -> dict[str, Tensor]:
+        return {"logits": self.classifier(hidden)}
+
 
 class BertForQuestionAnswering(BertWithTokenHead):
     """A start and an end logit for every token (paper 4.2; run_squad.py, create_model)."""
+
+    parts = (_ANSWER,)
+    pipeline_tag = "question-answering"
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -162,6 +254,10 @@ class BertForQuestionAnswering(BertWithTokenHead):
         """The states (T, H) that the linear layer reads."""
         hidden: Tensor = self.bert(rows, lower_states=lower_states).last_hidden_state
         return hidden
+
+    def exported(self, hidden: Tensor, pooled: Callable[[], Tensor]) -> dict[str, Tensor]:
+        start, end = self.qa_outputs(hidden).unbind(-1)
+        return {"start_logits": start, "end_logits": end}
 
 
 class BertMLMHead(nn.Module):
@@ -194,6 +290,8 @@ class BertMLMHead(nn.Module):
 class BertForMaskedLM(BertWithTokenHead):
     """The encoder with the masked-LM head, whose decoder is the word embeddings."""
 
+    parts = (_MLM,)
+
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
         self.mlm = BertMLMHead(config)
@@ -216,12 +314,17 @@ class BertForMaskedLM(BertWithTokenHead):
         logits: Tensor = self.mlm(hidden, embeddings)
         return logits
 
+    def exported(self, hidden: Tensor, pooled: Callable[[], Tensor]) -> dict[str, Tensor]:
+        return {"logits": self.mlm(hidden, self.bert.word_embeddings.weight)}
+
 
 class CausalLM(BertWithTokenHead):
     """The left-to-right transformer with its output layer, which is the word embeddings and a bias.
 
     The logits of a row are those of the token after it.
     """
+
+    parts = (_NEXT_TOKEN,)
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -249,6 +352,8 @@ class CausalLM(BertWithTokenHead):
 class BertForNextSentencePrediction(BertWithHead):
     """Two classes on the pooled [CLS]: 0 B follows A, 1 it does not (paper 3.1, task 2)."""
 
+    parts = (NEXT_SENTENCE,)
+
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
         self.nsp = Linear(config.hidden_size, 2)
@@ -258,6 +363,9 @@ class BertForNextSentencePrediction(BertWithHead):
         """Logits (B, 2)."""
         logits: Tensor = self.nsp(self.bert.pooled(rows))
         return logits
+
+    def exported(self, hidden: Tensor, pooled: Callable[[], Tensor]) -> dict[str, Tensor]:
+        return {"logits": self.nsp(pooled())[:, 0]}
 
 
 @dataclass(frozen=True)
@@ -274,6 +382,8 @@ class BertForPreTrainingOutput:
 
 class BertForPreTraining(BertWithHead):
     """The encoder with both heads of pre-training (paper 3.1; run_pretraining.py)."""
+
+    parts = (_MLM, NEXT_SENTENCE)
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
@@ -311,6 +421,15 @@ class BertForPreTraining(BertWithHead):
 
     def padded(self, found: Any, cells: Tensor, shape: torch.Size) -> Any:
         return replace(found, prediction_logits=_padded(found.prediction_logits, cells, shape))
+
+    def exported(self, hidden: Tensor, pooled: Callable[[], Tensor]) -> dict[str, Tensor]:
+        words = self.mlm(hidden, self.bert.word_embeddings.weight)
+        return {"logits": words, "seq_relationship_logits": self.nsp(pooled())[:, 0]}
+
+
+_HEADS: Final[list[type[BertWithHead]]] = [*ARCHITECTURES.values(), CausalLM]
+HEAD_PARTS: Final = tuple(dict.fromkeys(part for each in _HEADS for part in each.parts))
+"""The layers of all heads."""
 
 
 def reorder_labels(model: nn.Module, order: Sequence[int]) -> None:

@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
-from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
@@ -20,7 +19,6 @@ from tidybert.files.text_examples import TextExample, label_names
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import ClassScores, classification_metrics
-from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.answer import Classified
 from tidybert.tasks.answers import Floats, Indices, Judgement, only_numbers, softmax
 from tidybert.tasks.targets import Target, class_target
@@ -145,9 +143,6 @@ class Classification(TextTask):
         is_other = head.problem_type in ("regression", "multi_label_classification")
         is_number = head.label_names is not None and len(head.label_names) == 1
         return super().reads_head(head) and not is_other and not is_number
-
-    def build_model(self, config: BertConfig) -> BertForSequenceClassification:
-        return BertForSequenceClassification(config, num_labels=len(self.names))
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
         labels = ((one.label, one.row) for one in examples if one.label is not None)

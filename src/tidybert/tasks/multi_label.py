@@ -17,7 +17,6 @@ from torch.nn import functional
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
-from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import SHOWN, DataReport, TrainingData, check_labels, listed
 from tidybert.data.features import Features
@@ -35,7 +34,6 @@ from tidybert.metrics.text_scores import (
     f1_thresholds,
     multi_label_metrics,
 )
-from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import LabelSet
 from tidybert.tasks.answers import Floats, Judgement
@@ -199,9 +197,6 @@ class MultiLabelClassification(TextTask):
     @classmethod
     def reads_head(cls, head: HeadDescription) -> bool:
         return super().reads_head(head) and head.problem_type == cls.problem_type
-
-    def build_model(self, config: BertConfig) -> BertForSequenceClassification:
-        return BertForSequenceClassification(config, num_labels=len(self.names))
 
     def examine_labels(self, data: TrainingData[TextExample], report: DataReport) -> None:
         counts = Counter(label for one in data.train for label in labels_of(one))

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
-from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
@@ -21,7 +20,6 @@ from tidybert.files.text_examples import TextExample, finite_number
 from tidybert.files.text_files import read_examples
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import NumberScores, regression_metrics
-from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.tasks.answer import Scored
 from tidybert.tasks.answers import Indices, Judgement
 from tidybert.tasks.targets import Target
@@ -92,9 +90,6 @@ class Regression(TextTask):
     @classmethod
     def names_in(cls, head: HeadDescription) -> None:
         return None
-
-    def build_model(self, config: BertConfig) -> BertForSequenceClassification:
-        return BertForSequenceClassification(config, num_labels=1)
 
     def examine_labels(self, data: TrainingData[TextExample], report: DataReport) -> None:
         scores = [finite_number(label_of(one)) for one in data.train]

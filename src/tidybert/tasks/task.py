@@ -23,6 +23,7 @@ from tidybert.data.splits import Indices, grouped_split, random_split
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param, suggestion
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.rows import count_of
+from tidybert.modeling.heads import ARCHITECTURES
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import OwnAnswer, TaskAnswer
 from tidybert.tasks.answers import Answers, Outputs
@@ -229,9 +230,9 @@ class Task(ABC, Generic[E]):
 
     # --- the model
 
-    @abstractmethod
     def build_model(self, config: BertConfig) -> nn.Module:
         """The encoder with this task's head, and random weights."""
+        return ARCHITECTURES[self.architecture].built(config, max(1, len(self.names)))
 
     def start(self, model: nn.Module, features: Sequence[Features]) -> None:
         """Set weights of a new head that follow from the training data, before the first step."""

@@ -126,10 +126,10 @@ def _export(model: str, directory: Path, given: ConvertFlags) -> None:
 
 def _scores(predictor: "Predictor", done: "Exported", given: ConvertFlags) -> dict[str, float]:
     """The task's metric of the model, and of each of its ONNX files."""
-    from tidybert.export.onnx_export import OnnxModel
+    from tidybert.export.onnx_export import OnnxModel, takes_choices
     from tidybert.inference.measurement import measure
 
-    has_choices = done.architecture == "BertForMultipleChoice"
+    has_choices = takes_choices(done.architecture)
     models = {str(predictor.directory): predictor.model}
     models |= {name: OnnxModel(done.directory / name, has_choices) for name in done.sizes}
     scores: dict[str, float] = {}

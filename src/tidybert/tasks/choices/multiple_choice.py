@@ -17,7 +17,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from tidybert.checkpoints.example_kinds import CHOICES
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import (
     DataReport,
@@ -34,7 +33,6 @@ from tidybert.files.rows import Problem
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import ChoiceScores
-from tidybert.modeling.heads import BertForMultipleChoice
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import Chosen
 from tidybert.tasks.answers import Answers, Floats, Judgement
@@ -162,9 +160,6 @@ class MultipleChoice(Task[ChoiceExample]):
 
     def settings(self) -> dict[str, Any]:
         return {"temperature": self.temperature}
-
-    def build_model(self, config: BertConfig) -> BertForMultipleChoice:
-        return BertForMultipleChoice(config)
 
     def features(
         self, examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, max_seq_length: int

@@ -12,14 +12,12 @@ from torch.nn import functional
 
 from tidybert.checkpoints.example_kinds import QUESTION
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, param
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.squad_scores import QuestionScores, answer_scores
-from tidybert.modeling.heads import BertForQuestionAnswering
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import Answered
 from tidybert.tasks.answers import Answers, Indices, Judgement, only_numbers
@@ -197,9 +195,6 @@ class QuestionAnswering(Task[QuestionExample]):
         """The null_score_diff_threshold in force."""
         given = self.null_score_diff_threshold
         return 0.0 if given is None else given
-
-    def build_model(self, config: BertConfig) -> BertForQuestionAnswering:
-        return BertForQuestionAnswering(config)
 
     def features(
         self, examples: Sequence[QuestionExample], tokenizer: BertTokenizer, max_seq_length: int

@@ -15,7 +15,6 @@ from torch.nn import functional
 from tidybert.checkpoints.example_kinds import WORDS
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
-from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import (
     DataReport,
@@ -34,7 +33,6 @@ from tidybert.files.text_examples import label_order
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.entity_scores import TagCounts, TagScores, entities
 from tidybert.metrics.metric import meanings_of
-from tidybert.modeling.heads import BertForTokenClassification
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import Tagged
 from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, softmax
@@ -382,9 +380,6 @@ class Tagging(Task[TaggedExample]):
 
     def settings(self) -> dict[str, Any]:
         return {"temperature": self.temperature, "doc_stride": self.doc_stride}
-
-    def build_model(self, config: BertConfig) -> BertForTokenClassification:
-        return BertForTokenClassification(config, num_labels=len(self.names))
 
     def features(
         self, examples: Sequence[TaggedExample], tokenizer: BertTokenizer, max_seq_length: int
