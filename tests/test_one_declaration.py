@@ -217,3 +217,68 @@ found = {
         "refused": "error: --idle-seconds is 0.0; expected a number above 0\n",
     }
     assert house.touched == {"server/settings.py"}
+
+
+def test_a_metric_is_declared_and_computed_in_one_file(house: House) -> None:
+    house.add(
+        "metrics/text_scores.py",
+        before="matthews: Annotated[",
+        text='    errors: Annotated[float, Metric("fraction that is wrong")]',
+    )
+    house.add(
+        "metrics/text_scores.py",
+        before='result["per_label"] = by_label(',
+        text='    result["errors"] = 1.0 - result["accuracy"]',
+    )
+
+    found = house.run("""
+from typing import get_type_hints
+from tidybert.metrics.metric import scale_of
+from tidybert.metrics.text_scores import classification_metrics
+from tidybert.tasks.answer_types import ClassMetrics
+from tidybert.tasks.classification import Classification
+
+value = classification_metrics([0, 1], [0, 0], ["a", "b"])["errors"]
+typed = get_type_hints(ClassMetrics)["errors"] is float
+found = [value, Classification.meanings["errors"], scale_of("errors"), typed]
+""")
+
+    assert found == [0.5, "fraction that is wrong", [0.0, 1.0], True]
+    assert len(house.touched) == 1
+
+
+HEAD = '''
+class BertForRating(BertWithTokenHead):
+    """A rating of every token."""
+
+    parts = (HeadPart("the rating head", "rating", {"rating": "rating"}, is_fine_tuned=True),)
+    pipeline_tag = "token-rating"
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        self.rating = Linear(config.hidden_size, 1)
+
+'''
+
+
+def test_a_head_is_added_in_three_files(house: House) -> None:
+    house.add("modeling/heads.py", before="_HEADS: Final", text=HEAD)
+    house.add(
+        "modeling/__init__.py",
+        before="from tidybert.modeling.heads import CausalLM",
+        text="from tidybert.modeling.heads import BertForRating as BertForRating",
+    )
+    house.add("__init__.py", before='"BertForPreTraining",', text='        "BertForRating",')
+
+    found = house.run("""
+import tidybert
+from tidybert.checkpoints.converting import HEADS
+from tidybert.checkpoints.weights import head_names
+from tidybert.modeling.heads import ARCHITECTURES
+
+head = ARCHITECTURES["BertForRating"]
+found = [head is tidybert.BertForRating, HEADS["rating"].words, head_names()["rating.weight"]]
+""")
+
+    assert found == [True, "the rating head", ["rating.weight"]]
+    assert len(house.touched) == 3
