@@ -239,7 +239,7 @@ def _check(each: Field[Any], value: Any) -> None:
 
 def bad_value(name: str, value: object, expected: str) -> UsageError:
     """The error of an option whose value cannot be used."""
-    return UsageError(f"{param(name)} is {value}; expected {expected}")
+    return UsageError(f"{param(name)} is {value!s:.60}; expected {expected}")
 
 
 def one_of(names: Sequence[str]) -> str:

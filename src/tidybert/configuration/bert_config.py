@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from tidybert.errors import ConfigError, suggestion
+from tidybert.errors import ConfigError, UsageError, suggestion
+from tidybert.options import Options, option
 from tidybert.storage.json_objects import read_json_object
 
 # The published sizes by name, as the fields in which they differ from BertConfig's defaults.
@@ -214,31 +215,6 @@ def _check_kind(model_type: Any, known: tuple[str, ...]) -> None:
     )
 
 
-def check_int(key: str, value: Any, *, at_least: int) -> None:
-    """Raise ConfigError unless the value is a whole number of a plausible size."""
-    # To Python, a bool is an int.
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ConfigError(f"{key} is {value!r:.40}; a whole number is needed")
-    if value > MAX_SIZE:
-        raise ConfigError(f"{key} is above {MAX_SIZE}, more than any model has")
-    if value < at_least:
-        raise ConfigError(f"{key} is {value}; it must be at least {at_least}")
-
-
-def number(key: str, value: Any) -> float:
-    """The value as a float; raises ConfigError for what is no number."""
-    # Check the bound before converting: an int of hundreds of digits has no float.
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_SIZE:
-        raise ConfigError(f"{key} is {value!r:.40}; a number is needed")
-    return float(value)
-
-
-def check_probability(key: str, value: Any) -> None:
-    """Raise ConfigError unless the value is in [0, 1)."""
-    if not 0.0 <= number(key, value) < 1.0:
-        raise ConfigError(f"{key} is {value}; a probability must be at least 0 and below 1")
-
-
 HIDDEN_ACTS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 
 # A config file is untrusted input: these bounds keep it from asking for more memory than a machine
@@ -246,9 +222,12 @@ HIDDEN_ACTS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 MAX_PARAMETERS = 5_000_000_000
 MAX_LAYERS = 1_000
 
+_SIZE: Final[dict[str, Any]] = {"at_least": 1, "at_most": MAX_SIZE}
+_PROBABILITY: Final[dict[str, Any]] = {"at_least": 0, "below": 1}
+
 
 @dataclass(frozen=True)
-class BertConfig:
+class BertConfig(Options):
     """Sizes and constants of an encoder, checked and frozen.
 
     Args:
@@ -276,40 +255,27 @@ class BertConfig:
     #: The key of config.json that names the encoder; modeling/architectures.py has its class.
     model_type: ClassVar[str] = "bert"
 
-    vocab_size: int = 30522
-    hidden_size: int = 768
-    num_hidden_layers: int = 12
-    num_attention_heads: int = 12
-    intermediate_size: int = 3072
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: float = 0.1
-    attention_probs_dropout_prob: float = 0.1
-    classifier_dropout: float | None = None
-    max_position_embeddings: int = 512
-    type_vocab_size: int = 2
-    initializer_range: float = 0.02
-    layer_norm_eps: float = 1e-12
-    pad_token_id: int = 0
+    vocab_size: int = option(30522, **_SIZE)
+    hidden_size: int = option(768, **_SIZE)
+    num_hidden_layers: int = option(12, at_least=1, at_most=MAX_LAYERS)
+    num_attention_heads: int = option(12, **_SIZE)
+    intermediate_size: int = option(3072, **_SIZE)
+    hidden_act: str = option("gelu", choices=HIDDEN_ACTS)
+    hidden_dropout_prob: float = option(0.1, **_PROBABILITY)
+    attention_probs_dropout_prob: float = option(0.1, **_PROBABILITY)
+    classifier_dropout: float | None = option(None, **_PROBABILITY)
+    max_position_embeddings: int = option(512, **_SIZE)
+    type_vocab_size: int = option(2, **_SIZE)
+    initializer_range: float = option(0.02, above=0, at_most=1)
+    layer_norm_eps: float = option(1e-12, above=0, at_most=1)
+    pad_token_id: int = option(0, at_least=0, at_most=MAX_SIZE)
 
     def __post_init__(self) -> None:
-        for key in _SIZE_KEYS:
-            check_int(key, getattr(self, key), at_least=1)
-        check_int("pad_token_id", self.pad_token_id, at_least=0)
-        for key in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            check_probability(key, getattr(self, key))
-        if self.classifier_dropout is not None:
-            check_probability("classifier_dropout", self.classifier_dropout)
-        for key in ("initializer_range", "layer_norm_eps"):
-            if not 0.0 < number(key, getattr(self, key)) <= 1.0:
-                raise ConfigError(f"{key} is {getattr(self, key)}; it must be above 0, at most 1")
-        if self.hidden_act not in HIDDEN_ACTS:
-            raise ConfigError(
-                f"hidden_act is {self.hidden_act!r}; known are {', '.join(HIDDEN_ACTS)}"
-            )
-        if self.num_hidden_layers > MAX_LAYERS:
-            raise ConfigError(
-                f"num_hidden_layers is {self.num_hidden_layers}; at most {MAX_LAYERS} are accepted"
-            )
+        try:
+            super().__post_init__()
+        except UsageError as error:
+            # Its name is a key of config.json, and no flag.
+            raise ConfigError(str(error)) from None
         if self.hidden_size % self.num_attention_heads:
             raise ConfigError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads "
@@ -443,19 +409,10 @@ class CausalConfig(BertConfig):
 
     model_type = "causal-lm"
 
-    type_vocab_size: int = 1
-    positions: str = "sinusoidal"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.type_vocab_size != 1:
-            raise ConfigError(
-                f"type_vocab_size is {self.type_vocab_size}; a language model has 1, no segments"
-            )
-        if self.positions not in POSITIONS:
-            raise ConfigError(
-                f"positions is {self.positions!r:.40}; expected {' or '.join(POSITIONS)}"
-            )
+    type_vocab_size: int = option(
+        1, at_least=1, at_most=1, expected="1: a language model has no segments"
+    )
+    positions: str = option("sinusoidal", choices=POSITIONS)
 
     @property
     def num_parameters(self) -> int:
