@@ -80,8 +80,7 @@ def main() -> int:
             description=inspect.getdoc(run) if function else found.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        given = (parser,) if inspect.signature(run).parameters else ()
-        return int(run(*given) or 0)
+        return int(run(parser) or 0)
     except TidyBertError as error:
         print(f"error: {in_shell(str(error.message))}", file=sys.stderr)
         return error.exit_status

@@ -9,6 +9,7 @@ Copy the sha256 that it prints into src/tidybert/catalog.py.  --write puts a tab
 and their origin into a page, and the picture of their losses into the page's folder.
 """
 
+import argparse
 import json
 import shutil
 import tempfile
@@ -19,8 +20,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from benchmarks.harness.rounds import script_parser
-from benchmarks.harness.tables import markdown, show
+from benchmarks.harness.script import markdown, show
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.sentence_form import SentenceForm
@@ -206,8 +206,7 @@ def picture_name(directory: Path) -> str:
     return f"{directory.name}-curves.svg"
 
 
-def main() -> None:
-    parser = script_parser(__doc__)
+def main(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="RUN of tidybert pretrain")
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the packed model")
     parser.add_argument("--write", type=Path, help="page whose table is replaced")

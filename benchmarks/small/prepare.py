@@ -17,8 +17,7 @@ from typing import Final
 import numpy as np
 import torch
 
-from benchmarks.harness.rounds import at_least, script_parser
-from benchmarks.harness.tables import markdown
+from benchmarks.harness.script import at_least, markdown
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.weights import from_huggingface
@@ -33,8 +32,7 @@ _WORD_EMBEDDINGS: Final = "embeddings.word_embeddings.weight"
 _COLUMNS: Final = ("vocabulary", "tokens a word", "words of one token", "[UNK]", "float16")
 
 
-def main() -> None:
-    parser = script_parser(__doc__)
+def main(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", nargs="+", type=Path, metavar="TEXTS", help="as build-corpus")
     parser.add_argument("--out", type=Path, required=True, help="folder of all results")
     parser.add_argument("--model", default="minilm", help="MODEL whose weights it begins with")

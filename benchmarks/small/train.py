@@ -14,13 +14,14 @@ done.  On a GPU take larger steps: --device cuda --tokens-per-step 131072 --micr
 --teacher-sentences 512 --learning-rate 1.5e-3 --last-teacher-weight 20.
 """
 
+import argparse
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness.rounds import at_least, script_parser
+from benchmarks.harness.script import at_least
 from benchmarks.small.teaching import TaughtObjective, Teaching
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.cli.commands.pretraining.pretrain import shown_training
@@ -42,8 +43,7 @@ class TaughtJob(PretrainingJob):
         return {**super().recorded_too, **vars(self.teaching)}
 
 
-def main() -> None:
-    parser = script_parser(__doc__)
+def main(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="what small_prepare wrote")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="new RUN")
     parser.add_argument("--start", type=Path, help="MODEL to begin with; default FOLDER/start")

@@ -10,6 +10,7 @@ a machine that goes away takes nothing along.  Without --data DIR it makes its o
 tries all of it without a GPU.
 """
 
+import argparse
 import importlib.util
 import json
 import os
@@ -24,8 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.processes import ROOT
-from benchmarks.harness.rounds import record, script_parser
-from benchmarks.harness.tables import markdown
+from benchmarks.harness.script import markdown, record
 
 MOST_SECONDS: Final = 25 * 60
 
@@ -194,8 +194,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    parser = script_parser(__doc__)
+def main(parser: argparse.ArgumentParser) -> int:
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the script")
     parser.add_argument("--data", type=Path, help="corpus that build-corpus wrote")
