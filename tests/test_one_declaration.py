@@ -282,3 +282,31 @@ found = [head is tidybert.BertForRating, HEADS["rating"].words, head_names()["ra
 
     assert found == [True, "the rating head", ["rating.weight"]]
     assert len(house.touched) == 3
+
+
+KIND = """
+TITLED: Final = ExampleKind(
+    "titled", "texts with titles", (Part("title"), Part("text")), "the title, then the text",
+    '["a title"], ["a text"]', "Titled", "A text with its title.",
+)
+KINDS["titled"] = TITLED
+"""
+
+
+def test_a_kind_of_input_is_one_object(house: House) -> None:
+    pytest.importorskip("fastapi")
+    house.add("checkpoints/example_kinds.py", before="def name_of(", text=KIND)
+
+    found = house.run("""
+from tidybert.checkpoints.example_kinds import KINDS
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.server.protocols.native import OBJECTS
+
+kind = KINDS["titled"]
+named = '"inputs": "titled"' in ModelMetadata("classify", inputs=kind).to_json()
+read = OBJECTS[kind](title="a", text="b")
+found = [named, kind.written, kind.of_json([read]), kind.of_texts(["a", "b"])]
+""")
+
+    assert found == [True, '{"title": …, "text": …}', [["a"], ["b"]], [["a"], ["b"]]]
+    assert len(house.touched) == 1
