@@ -73,7 +73,9 @@ def signatures_text() -> str:
     lines = []
     for module in ("tidybert", "tidybert.modeling", "tidybert.estimators"):
         opened = __import__(module, fromlist=["__all__"])
-        for name in sorted(opened.__all__, key=str.lower):
+        # Without a list of its names, a door hands on the classes that it imports.
+        classes = [name for name, value in vars(opened).items() if inspect.isclass(value)]
+        for name in sorted(getattr(opened, "__all__", classes), key=str.lower):
             value = getattr(opened, name)
             if module != "tidybert" and value is getattr(tidybert, name, None):
                 lines.append(f"{module}.{name} is tidybert.{name}")
@@ -166,7 +168,9 @@ def parameters(found: inspect.Signature, keys: bool) -> Iterator[str]:
 def default(each: inspect.Parameter) -> str:
     if each.default is each.empty:
         return ""
-    return f" = {'...' if callable(each.default) or each.default is ... else repr(each.default)}"
+    # A function, or an object that holds some: its address is another in each process.
+    is_plain = each.default is not ... and " at 0x" not in repr(each.default)
+    return f" = {repr(each.default) if is_plain and not callable(each.default) else '...'}"
 
 
 def returned(function: Any) -> str:
