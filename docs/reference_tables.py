@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
+import msgspec
 from reference_text import code, paragraphs, plain, table
 
 from tidybert.errors import UsageError
@@ -104,6 +105,9 @@ def type_text(kind: Any) -> str:
 def files_page() -> str:
     """Formats that are read, the keys of tidybert.json, and the limits."""
     from tidybert.checkpoints.metadata import ModelMetadata
+    from tidybert.corpus.token_shards import Manifest
+    from tidybert.finetuning.finetuned_model import Trial
+    from tidybert.search.index_files import IndexState
     from tidybert.storage import limits
 
     lines = ["# Files", "", "## Labelled examples", ""]
@@ -122,6 +126,12 @@ def files_page() -> str:
     )
     rows = [[code(name), ", ".join(map(code, settings_of(task)))] for name, task in tasks().items()]
     lines += table(["task", "its `settings`"], rows)
+    for name, kind in (
+        ("corpus.json", Manifest),
+        ("index.json", IndexState),
+        ("A trial of trials.json", Trial),
+    ):
+        lines += [f"## {name}", "", *struct_tables(kind)]
     lines += ["## Limits", "", plain(paragraphs(limits.__doc__ or "")[1]), ""]
     lines += table(
         ["limit for", "most"],
@@ -132,6 +142,17 @@ def files_page() -> str:
         ],
     )
     return "\n".join(lines)
+
+
+def struct_tables(kind: type) -> list[str]:
+    """The keys of a file that a Struct decodes, and of the objects in it."""
+    (schema,), parts = msgspec.json.schema_components([kind], ref_template="#/{name}")
+    first = schema_name(schema)
+    lines = field_table(parts.pop(first))
+    for name, each in parts.items():
+        lines += [f"### {name}", "", *map(plain, paragraphs(each.get("description", ""))[:1]), ""]
+        lines += field_table(each)
+    return lines
 
 
 def formats_of(formats: Any) -> Iterator[str]:
@@ -256,11 +277,15 @@ def json_type(schema: Mapping[str, Any]) -> str:
         return f"[{name}](#{name.lower()})"
     if "anyOf" in schema:
         kinds = [json_type(each) for each in schema["anyOf"] if each.get("type") != "null"]
-        return " or ".join(dict.fromkeys(kinds))
+        return " or ".join(dict.fromkeys(kinds)).replace("whole number or number", "number")
     if "enum" in schema:
         return " or ".join(code(f'"{each}"') for each in schema["enum"])
+    if "prefixItems" in schema:
+        return f"[{', '.join(map(json_type, schema['prefixItems']))}]".replace("[", "\\[", 1)
     if schema.get("type") == "array":
         return f"list of {json_type(schema.get('items', {})) or 'values'}"
+    if isinstance(schema.get("additionalProperties"), Mapping):
+        return f"object of {json_type(schema['additionalProperties']) or 'values'}"
     words = {"string": "text", "integer": "whole number", "boolean": "true or false"}
     kind = schema.get("type", "")
     low = schema.get("minimum")
