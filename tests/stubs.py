@@ -17,9 +17,10 @@ import tidybert
 from tidybert.options import python_helps
 
 ROOT = Path(tidybert.__file__).parents[1]
-MODULES = ("tidybert.finetuning.keywords",)
+MODULES = ("tidybert.finetuning.keywords", "tidybert.inference.keywords")
 _HEAD = '''"""Written by python tests/stubs.py --write, from the options of {module}."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -78,6 +79,8 @@ def spelled(kind: Any) -> str:
         return " | ".join(map(spelled, typing.get_args(kind)))
     if typing.get_origin(kind) is typing.Literal:
         return f"Literal[{', '.join(map(repr, typing.get_args(kind)))}]"
+    if inside := typing.get_args(kind):
+        return f"{typing.get_origin(kind).__name__}[{', '.join(map(spelled, inside))}]"
     return kind.__name__ if isinstance(kind, type) else str(kind).removeprefix("typing.")
 
 

@@ -15,6 +15,7 @@ import inspect
 import math
 import re
 import sys
+import textwrap
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -22,7 +23,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields, make_dataclass
 from enum import Flag, auto
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 from tidybert.errors import UsageError, param
 
@@ -136,6 +137,11 @@ def declared(each: Field[Any]) -> Declared:
     return told
 
 
+def values_of(given: Any, *groups: type) -> dict[str, Any]:
+    """The values that an object has for the options of some dataclasses, by name."""
+    return {each.name: getattr(given, each.name) for group in groups for each in fields(group)}
+
+
 def changes_of(*groups: Any) -> dict[str, Changes]:
     """By name, what each option of some dataclasses changes; MODEL where none says it."""
     return {
@@ -218,6 +224,54 @@ def _made_of(made: Any, module: str, groups: tuple[type, ...]) -> Any:
     return made
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def spelled_out(group: type) -> Callable[[F], F]:
+    """Show ``**options`` of a function as the options of a dataclass, to ``help`` and to editors.
+
+    The docstring of a class, if the function is its __init__, is completed by ``documented``.
+    """
+
+    def decorate(function: F) -> F:
+        found = inspect.signature(function)
+        own = [each for each in found.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        made = [
+            inspect.Parameter(
+                each.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=each.default,
+                annotation=each.type,
+            )
+            for each in fields(group)
+        ]
+        function.__signature__ = found.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+T = TypeVar("T")
+
+
+def documented(group: type) -> Callable[[type[T]], type[T]]:
+    """Complete the ``Args`` of a class's docstring by the options of a dataclass that it lacks."""
+
+    def decorate(kind: type[T]) -> type[T]:
+        own, attributes, rest = (kind.__doc__ or "").partition("\n    Attributes:\n")
+        lines = [
+            textwrap.fill(
+                f"{name}: {text}", 100, initial_indent="        ", subsequent_indent=12 * " "
+            )
+            for name, text in python_helps(group).items()
+            if hasattr(group, name) and not re.search(rf"^ {{8}}([\w, ]+, )?{name}[,:]", own, re.M)
+        ]
+        kind.__doc__ = "\n".join([own.rstrip(), *lines]) + "\n" + attributes + rest
+        return kind
+
+    return decorate
+
+
 def check_value(group: type, name: str, value: Any) -> None:
     """Raise UsageError for a value that the option of a dataclass cannot have."""
     (found,) = (each for each in fields(group) if each.name == name)
@@ -249,7 +303,7 @@ def one_of(names: Sequence[str]) -> str:
 
 _WORDS: Final = {
     int: "a whole number", float: "a number", bool: "true or false", str: "a name", Path: "a path",
-    list: "a list", types.NoneType: "none",
+    list: "a list", Sequence: "a list", types.NoneType: "none",
 }  # fmt: skip
 
 

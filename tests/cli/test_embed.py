@@ -127,7 +127,7 @@ def test_bad_rows_are_told_before_the_work(
         (["--out", "out.bin"], r"a name that ends in \.npy"),
         (["--out", "out.npy", "--pooling", "token"], "--pooling token .*npy"),
         (["--resume"], "--resume needs --out"),
-        (["--pooling", "sum"], "--pooling 'sum': expected one of mean, cls, max, token"),
+        (["--pooling", "sum"], "--pooling is sum; expected mean, cls, max or token"),
         (["--dtype", "int8"], "--dtype 'int8': expected one of float32, float16"),
         (["--layers", "7"], "the model has no layer 7"),
         (["--max-seq-length", "2", "--out", "out.npy"], "--max-seq-length 2 leaves no room"),

@@ -171,7 +171,7 @@ def test_a_long_text_is_cut_with_a_warning(tiny_model: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pooling": "token"}, "^pooling 'token': expected one of mean, cls, max"),
+        ({"pooling": "token"}, "^pooling is token; expected mean, cls or max"),
         ({"layers": 5}, "^layers: the model has no layer 5"),
         ({"max_seq_length": 40}, "^max_seq_length is 40, but the model has positions for 32"),
     ],

@@ -283,8 +283,8 @@ def test_layers_that_are_not_there_are_refused(layers: Any, message: str) -> Non
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"pooling": "token"}, "pooling 'token': expected one of mean, cls, max"),
-        ({"combine": "max"}, "combine 'max': expected one of concat, sum, mean"),
+        ({"pooling": "token"}, "pooling is token; expected mean, cls or max"),
+        ({"combine": "max"}, "combine is max; expected concat, sum or mean"),
         ({"layers": 3}, "layers: the model has no layer 3"),
         ({"max_seq_length": 33}, r"max_seq_length is 33, .* 32 tokens"),
         ({"device": "gpu"}, "device='gpu'"),

@@ -7,17 +7,17 @@ the classes of sentence_transformers' modules.  B sequences, d numbers of a vect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 from torch import Tensor, nn
 
 from tidybert.checkpoints.tensor_files import write_tensors
+from tidybert.configuration import Pooling
 from tidybert.errors import UsageError, param, suggestion
 from tidybert.storage.atomic_files import atomic_write_json
 from tidybert.storage.model_files import CONFIG_FILE, MODULES_FILE, PROMPTS_FILE, SENTENCE_FILE
 from tidybert.storage.own_files import make_directory
 
-Pooling = Literal["mean", "cls", "max"]
 POOLINGS: Final = get_args(Pooling)
 
 #: Their booleans by pooling_mode; a file says true for one of them.

@@ -171,11 +171,6 @@ def new_directory(out: Path) -> Iterator[None]:
         yield
 
 
-def values_of(given: Any, *groups: type) -> dict[str, Any]:
-    """The values of the flags that dataclasses declare, by name."""
-    return {each.name: getattr(given, each.name) for group in groups for each in fields(group)}
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunFlags(RunOptions):
     PANEL: ClassVar = "Checkpoints"
@@ -384,10 +379,9 @@ def _parameters(group: type) -> list[inspect.Parameter]:
 
 def _in_shell(kind: Any) -> Any:
     """The type of a flag: a column's name or number, a path and a choice are texts in the shell."""
-    if kind in (str | int | None, str | Path | None, Any):
-        return str | None
-    if choices_of(kind):
-        return str | None if type(None) in typing.get_args(kind) else str
+    inside = typing.get_args(kind)
+    if kind is Any or choices_of(kind) or (str in inside and kind != list[str]):
+        return str | None if kind is Any or type(None) in inside else str
     return kind
 
 

@@ -11,6 +11,7 @@ from tidybert.configuration.bert_config import (
     BertConfig,
     CausalConfig,
     MeanBertConfig,
+    Pooling,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "BertConfig",
     "CausalConfig",
     "MeanBertConfig",
+    "Pooling",
 ]

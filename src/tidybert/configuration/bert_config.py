@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from tidybert.errors import ConfigError, UsageError, suggestion
 from tidybert.options import Options, option
@@ -396,6 +396,8 @@ class MeanBertConfig(BertConfig):
 
 
 POSITIONS = ("sinusoidal", "learned")
+Pooling = Literal["mean", "cls", "max"]
+"""How the states of a text's tokens become one vector."""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,10 @@ attributes end in an underscore.
 """
 
 import json
-import textwrap
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -38,7 +37,7 @@ from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import choose_device, to_device
 from tidybert.inference.predictor import examples_of
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
-from tidybert.options import named, python_helps
+from tidybert.options import named
 from tidybert.reporting.evaluation import evaluation_of
 from tidybert.reporting.writing import ShownReport
 from tidybert.storage.json_objects import plain_json
@@ -348,21 +347,6 @@ class Begun:
     examples: Sequence[Any]
     weights: npt.NDArray[np.float64] | float = 1.0
     fitted: Mapping[str, Any] = field(default_factory=dict)
-
-
-T = TypeVar("T")
-
-
-def documented(estimator: type[T]) -> type[T]:
-    """The class, whose docstring then lists the options of a training after its own parameters."""
-    own, _, attributes = (estimator.__doc__ or "").partition("\n    Attributes:\n")
-    lines = [
-        textwrap.fill(f"{name}: {text}", 100, initial_indent=8 * " ", subsequent_indent=12 * " ")
-        for name, text in python_helps(TrainingParameters).items()
-        if hasattr(TrainingParameters, name) and f"\n        {name}: " not in own
-    ]
-    estimator.__doc__ = "\n".join([own.rstrip(), *lines, "", "    Attributes:", attributes])
-    return estimator
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -13,9 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import DataError, UsageError
 from tidybert.estimators import checked_inputs as inputs
-from tidybert.estimators.base import Begun, BertEstimator, documented, warn_of_truncation
+from tidybert.estimators.base import Begun, BertEstimator, warn_of_truncation
 from tidybert.files.text_examples import TextExample
+from tidybert.finetuning.keywords import TrainingParameters
 from tidybert.modeling.heads import reorder_labels
+from tidybert.options import documented
 from tidybert.tasks.answers import softmax
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
@@ -138,7 +140,7 @@ def example_of(
     return TextExample(text[0], text[1] if len(text) == 2 else None, label, place, labels)
 
 
-@documented
+@documented(TrainingParameters)
 @dataclass(eq=False, repr=False, kw_only=True)
 class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     """Classify texts, or pairs of texts, by one label each or, with a matrix y, by any number.

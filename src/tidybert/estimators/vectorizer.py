@@ -10,7 +10,6 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from tidybert.checkpoints.sentence_form import Pooling
 from tidybert.data.features import text_features
 from tidybert.errors import UsageError, WeightsError
 from tidybert.estimators.base import forget_warnings, warn_of_truncation
@@ -23,13 +22,18 @@ from tidybert.estimators.checked_inputs import (
 )
 from tidybert.files.rows import as_list
 from tidybert.finetuning.entrance import finetune
-from tidybert.inference.embedding import Combination, Embedder
+from tidybert.inference.embedding import Embedder
+from tidybert.inference.keywords import VectorParameters
+from tidybert.options import documented
 from tidybert.system.terminal import counting_bar
 from tidybert.training.interruption import as_in_python
 
 
+@documented(VectorParameters)
 @dataclass(eq=False, repr=False, kw_only=True)
-class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class BertVectorizer(  # type: ignore[misc]
+    VectorParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
     """Turn texts, or pairs of texts, into vectors of a pre-trained encoder.
 
     Fitting learns nothing: it loads the encoder and notes whether the texts come in pairs.  With
@@ -41,11 +45,8 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Args:
         model: a MODEL: installed weights (minilm) or a directory.
-        pooling, layers, combine, normalize, prompt, prompt_name, truncate_dim: see ``Embedder``.
-        max_seq_length: cut texts to this many tokens, with a warning; None: see ``Embedder``.
         training: arguments of ``tidybert.finetune`` by name, with ``out``, a new directory for the
             RUN whose vectors are taken.  None trains nothing.
-        device: auto, cpu, cuda or cuda:N.
         verbose: above 0, ``transform`` shows a bar.
 
     Attributes:
@@ -56,16 +57,7 @@ class BertVectorizer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     """
 
     model: str | Path = field(default="minilm", kw_only=False)
-    pooling: Pooling | None = None
-    layers: str | int | Sequence[int] = -1
-    combine: Combination = "concat"
-    normalize: bool | None = None
-    prompt: str | None = None
-    prompt_name: str | None = None
-    truncate_dim: int | None = None
-    max_seq_length: int | None = None
     training: Mapping[str, Any] | None = None
-    device: str = "auto"
     verbose: int = 0
 
     n_features_in_: int = field(init=False)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Any, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tidybert.checkpoints.sentence_form import POOLINGS, Pooling
 from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
 from tidybert.files.rows import as_list
 from tidybert.inference.forward import encoding_features, run_batches
+from tidybert.inference.keywords import EmbedderKeywords
 from tidybert.inference.loading import (
     OfOpened,
     OpenedModel,
@@ -30,17 +30,14 @@ from tidybert.inference.loading import (
     fitting_length,
     model_fingerprint,
 )
-from tidybert.inference.options import AnswerPrecision
+from tidybert.inference.options import EmbedderOptions, OpeningOptions
 from tidybert.modeling.attention import PLAIN_PASS, PassOptions
 from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.rows import Rows, pooled
-from tidybert.options import check_type
+from tidybert.options import documented, spelled_out, values_of
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import counting_bar
 from tidybert.tokenization.tokenizer import Encoding, Span
-
-Combination = Literal["concat", "sum", "mean"]
-COMBINATIONS: Final = get_args(Combination)
 
 
 @dataclass(frozen=True)
@@ -56,6 +53,7 @@ class TokenVectors:
     vectors: npt.NDArray[np.float32]
 
 
+@documented(EmbedderOptions)
 class Embedder(OfOpened):
     """An encoder that turns texts into vectors, with the weights as they are.
 
@@ -88,62 +86,45 @@ class Embedder(OfOpened):
         allow_pickle: read weights from a pickle if there is no safetensors file.
     """
 
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        pooling: Pooling | None = None,
-        layers: str | int | Sequence[int] = -1,
-        combine: Combination = "concat",
-        normalize: bool | None = None,
-        max_seq_length: int | None = None,
-        prompt: str | None = None,
-        prompt_name: str | None = None,
-        truncate_dim: int | None = None,
-        device: str = "auto",
-        precision: AnswerPrecision = "auto",
-        allow_pickle: bool = False,
-    ) -> None:
-        opened = OpenedModel.of(
-            model, device=device, precision=precision, allow_pickle=allow_pickle
-        )
+    @spelled_out(EmbedderOptions)
+    def __init__(self, model: str | Path, **options: Unpack[EmbedderKeywords]) -> None:
+        given = EmbedderOptions(**options)
+        opened = OpenedModel.of(model, **values_of(given, OpeningOptions))
         form = opened.form
-        self.pooling: str = form.pooling if pooling is None else pooling
-        _check_choice(param("pooling"), self.pooling, POOLINGS)
-        _check_choice(param("combine"), combine, COMBINATIONS)
-        self.combine = combine
-        self.normalize = form.normalize if normalize is None else normalize
+        self.pooling: str = given.pooling or form.pooling
+        self.combine = given.combine
+        self.normalize = form.normalize if given.normalize is None else given.normalize
         self.encoder, self.tokenizer = opened.encoder, opened.tokenizer
         #: ``precision``: float32, bfloat16, float16 or int8.
         self.device, self.precision = opened.device, opened.precision
         config = opened.config
-        self.layers = find_layers(layers, config.num_hidden_layers)
+        self.layers = find_layers(given.layers, config.num_hidden_layers)
         if form.dense and self.layers != (config.num_hidden_layers,):
             raise UsageError(
-                f"{param('layers', layers)}: the Dense module of {opened.name} reads the last "
-                "layer alone"
+                f"{param('layers', given.layers)}: the Dense module of {opened.name} reads the "
+                "last layer alone"
             )
-        positions = fitting_length(config, max_seq_length)
-        limit = form.max_seq_length if max_seq_length is None else None
+        positions = fitting_length(config, given.max_seq_length)
+        limit = form.max_seq_length if given.max_seq_length is None else None
         self.max_seq_length = min(limit or positions, positions)
         #: Put before each text.
-        self.prompt = form.prompt(prompt, prompt_name)
+        self.prompt = form.prompt(given.prompt, given.prompt_name)
         #: The modules between pooling and scaling.
         self.dense = nn.Sequential(*form.dense)
         #: d of ``token_vectors``, which no module changes.
-        self.token_dimension = config.hidden_size * (len(self.layers) if combine == "concat" else 1)
+        width = len(self.layers) if self.combine == "concat" else 1
+        self.token_dimension = config.hidden_size * width
         full = form.dimension(self.token_dimension)
-        check_type("truncate_dim", truncate_dim, int | None)
-        if truncate_dim is not None and not 1 <= truncate_dim <= full:
+        if given.truncate_dim is not None and given.truncate_dim > full:
             raise UsageError(
-                f"{param('truncate_dim', truncate_dim)}: expected 1 to {full}, the numbers of a "
-                "vector"
+                f"{param('truncate_dim', given.truncate_dim)}: expected 1 to {full}, the numbers "
+                "of a vector"
             )
         #: d, the number of values in a vector.
-        self.dimension = min(truncate_dim or form.truncate_dim or full, full)
+        self.dimension = min(given.truncate_dim or form.truncate_dim or full, full)
         # sentence-transformers scales by its module before it cuts, and on request after it.
-        self._scaled_before = form.normalize and normalize is not False
-        self._scaled_after = normalize is True
+        self._scaled_before = form.normalize and given.normalize is not False
+        self._scaled_after = given.normalize is True
         self.dense.to(self.device)
         self._has_warned = False
         self._model = opened.name
@@ -338,8 +319,3 @@ def find_layers(layers: str | int | Sequence[int], num_layers: int) -> tuple[int
     if len(set(found)) < len(found):
         raise UsageError(f"{param('layers', layers)}: a layer is named twice")
     return found
-
-
-def _check_choice(flag: str, value: str, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise UsageError(f"{flag} {value!r}: expected one of {', '.join(choices)}")

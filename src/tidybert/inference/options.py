@@ -1,18 +1,21 @@
 """What a model is opened and asked with, one field an option; loads no torch."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tidybert.configuration import Pooling
 from tidybert.options import Options, option
 from tidybert.training.runs.run_options import DeviceOption, PickleOption, RowsOption
 
 AnswerPrecision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
+Combination = Literal["concat", "sum", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrecisionOption(Options):
-    precision: AnswerPrecision = option("auto", panel="Device")
+    precision: AnswerPrecision = option("auto", panel="Device", estimator=False)
     """Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after
     training in it, else float32."""
 
@@ -29,8 +32,47 @@ class AnswerOptions(PrecisionOption, RowsOption, PickleOption, DeviceOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictorOptions(TrainedLengthOption, PrecisionOption, PickleOption, DeviceOption):
+class OpeningOptions(PrecisionOption, PickleOption, DeviceOption):
+    """How any model is opened."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictorOptions(TrainedLengthOption, OpeningOptions):
     """How a finished model is opened."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceOptions(Options):
+    """What a directory says of its vectors, unless an option does."""
+
+    pooling: Pooling | None = option(None)
+    """Pool the token vectors of a text: mean, max or cls, which is [CLS]. If not set: as MODEL's
+    modules.json says, else mean."""
+    max_seq_length: int | None = option(None)
+    """Most tokens of a text; a longer one is cut. If not set: as MODEL's sentence_bert_config.json
+    says, else as many as the model allows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedderOptions(SentenceOptions, OpeningOptions):
+    """How an encoder is opened, and makes vectors."""
+
+    layers: str | int | Sequence[int] = option(-1)
+    """Layers to take: -1 is the last, 0 the embeddings, -2,-1 a list, last4 the last four, and all
+    every layer."""
+    combine: Combination = option("concat")
+    """Make one vector of several layers by concat, sum or mean."""
+    normalize: bool | None = option(None)
+    """``--normalize/--no-normalize``: Scale each vector to length 1, or leave it. If not set: as
+    MODEL says, else leave it."""
+    prompt: str | None = option(None, panel="Data")
+    """Put this before each text. If not set: as --prompt-name says."""
+    prompt_name: str | None = option(None, panel="Data")
+    """``--prompt-name NAME``: Put MODEL's prompt of this name before each text. If not set: MODEL's
+    default prompt, if it has one."""
+    truncate_dim: int | None = option(None, above=0, panel="Data")
+    """``--truncate-dim D``: Keep the first D numbers of each vector, of a Matryoshka model. If not
+    set: as MODEL says, else all."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,8 +11,8 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import check_format, note, print_json
 from tidybert.cli.progress import shown_texts
 from tidybert.files.reading import ReadOptions
-from tidybert.inference.options import MeasureOptions, TrainedLengthOption
-from tidybert.options import option
+from tidybert.inference.options import MeasureOptions, PredictorOptions, TrainedLengthOption
+from tidybert.options import option, values_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +50,7 @@ def _evaluate(run: str, file: str, given: EvaluateFlags, read: ReadOptions) -> N
     from tidybert.inference.predictor import Predictor
 
     check_format(run, file, read)
-    predictor: Predictor = Predictor(
-        run,
-        device=given.device,
-        precision=given.precision,
-        max_seq_length=given.max_seq_length,
-        allow_pickle=given.allow_pickle,
-    )
+    predictor: Predictor = Predictor(run, **values_of(given, PredictorOptions))
     found = measure(
         predictor,
         file,

@@ -14,7 +14,7 @@ from tidybert.cli.output import SHELL, note, print_json
 from tidybert.errors import in_shell
 from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
-from tidybert.options import option
+from tidybert.options import option, values_of
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.registry import task_flags, task_names, unused_flags
 from tidybert.tasks.task_options import TaskOptions
@@ -91,7 +91,7 @@ def finetune(
         task_options=options,
         recorded_too={"log_to": given.log_to, "threads": given.threads},
         unlabelled=given.unlabelled,
-        **flags.values_of(given, FinetuningOptions),
+        **values_of(given, FinetuningOptions),
     )
     if given.is_done:
         return

@@ -17,8 +17,8 @@ from tidybert.cli.output import check_format, note, print_answers
 from tidybert.cli.text_job import run_text_job
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import ReadOptions
-from tidybert.inference.options import TrainedLengthOption
-from tidybert.options import option
+from tidybert.inference.options import PredictorOptions, TrainedLengthOption
+from tidybert.options import option, values_of
 
 if TYPE_CHECKING:
     from tidybert.inference.answer_files import AnswerForm
@@ -76,10 +76,7 @@ def predict(
         _check_file(run, file, given.input)
     job = PredictJob(
         model=run,
-        options={
-            name: getattr(given, name)
-            for name in ("device", "precision", "max_seq_length", "allow_pickle")
-        },
+        options=values_of(given, PredictorOptions),
         read=read,
         skip_bad_rows=given.skip_bad_rows,
         top_k=given.top_k,

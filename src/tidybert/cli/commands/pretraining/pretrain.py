@@ -12,7 +12,7 @@ from tidybert.cli import flags
 from tidybert.cli.flags import take_branch, takes
 from tidybert.cli.output import SHELL, clock, note, print_json, print_table
 from tidybert.errors import TidyBertError, in_shell
-from tidybert.options import option
+from tidybert.options import option, values_of
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.pretraining_job import ModelShape, PretrainingJob, PretrainingOptions
@@ -92,7 +92,7 @@ def pretrain(
         instances=instances,
         masking=masking,
         shape=shape,
-        **flags.values_of(given, PretrainingOptions),
+        **values_of(given, PretrainingOptions),
     )
     train_and_show(job, given, f"tidybert finetune classify {given.out} --train FILE --out RUN")
 

@@ -8,7 +8,7 @@ import typer
 from tidybert.cli import flags
 from tidybert.cli.commands.pretraining.pretrain import train_and_show
 from tidybert.cli.flags import take_branch, takes
-from tidybert.options import option
+from tidybert.options import option, values_of
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.pretraining_arguments import LanguageModelArguments
 from tidybert.pretraining.pretraining_job import BranchOption, PretrainingJob, TextCorpusOptions
@@ -58,6 +58,6 @@ def train_lm(
         data,
         arguments,
         instances=NextTokenOptions(max_seq_length=given.max_seq_length, positions=given.positions),
-        **flags.values_of(given, RunOptions, BranchOption, TextCorpusOptions),
+        **values_of(given, RunOptions, BranchOption, TextCorpusOptions),
     )
     train_and_show(job, given, f'tidybert generate {given.out} "A beginning"')
