@@ -310,3 +310,45 @@ found = [named, kind.written, kind.of_json([read]), kind.of_texts(["a", "b"])]
 
     assert found == [True, '{"title": …, "text": …}', [["a"], ["b"]], [["a"], ["b"]]]
     assert len(house.touched) == 1
+
+
+def test_a_flag_of_vectors_is_one_field(house: House) -> None:
+    house.add(
+        "inference/options.py",
+        before="normalize",
+        text='    centre: Literal["no", "yes"] = option("no")\n'
+        '    """Take the mean of all vectors away, or not: no or yes."""',
+    )
+
+    found = house.run(
+        FLAGS
+        + """
+import inspect
+from tidybert import BertVectorizer, Embedder
+from tidybert.errors import UsageError
+
+try:
+    Embedder("tidybert-small", centre="maybe")
+except UsageError as error:
+    wrong = str(error)
+found = {
+    "flag": flag("embed", "centre"),
+    "keyword": inspect.signature(Embedder).parameters["centre"].default,
+    "parameter": BertVectorizer(centre="yes").get_params()["centre"],
+    "documented": "centre: Take the mean" in Embedder.__doc__,
+    "refused": [wrong, refused("embed tidybert-small x --centre maybe")],
+}
+"""
+    )
+
+    assert found == {
+        "flag": ["Take the mean of all vectors away, or not: no or yes."],
+        "keyword": "no",
+        "parameter": "yes",
+        "documented": True,
+        "refused": [
+            "centre is maybe; expected no or yes",
+            "error: --centre is maybe; expected no or yes\n",
+        ],
+    }
+    assert house.touched == {"inference/options.py"}

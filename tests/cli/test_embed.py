@@ -128,7 +128,7 @@ def test_bad_rows_are_told_before_the_work(
         (["--out", "out.npy", "--pooling", "token"], "--pooling token .*npy"),
         (["--resume"], "--resume needs --out"),
         (["--pooling", "sum"], "--pooling is sum; expected mean, cls, max or token"),
-        (["--dtype", "int8"], "--dtype 'int8': expected one of float32, float16"),
+        (["--dtype", "int8"], "--dtype is int8; expected float32 or float16"),
         (["--layers", "7"], "the model has no layer 7"),
         (["--max-seq-length", "2", "--out", "out.npy"], "--max-seq-length 2 leaves no room"),
     ],

@@ -136,9 +136,9 @@ def test_a_row_that_changed_is_a_mistake(
     assert run(line) == 1
     assert "line 4 is not what" in capsys.readouterr().err
     assert run([*line, "--pooling", "cls"]) == 2
-    assert "was made with --pooling mean" in capsys.readouterr().err
+    assert "--pooling: mean before, cls now" in capsys.readouterr().err
     assert run([*line, "--dtype", "float64"]) == 2
-    assert "--dtype 'float64': expected one of" in capsys.readouterr().err
+    assert "--dtype is float64; expected float32, float16 or int8" in capsys.readouterr().err
 
 
 def test_several_columns_of_one_name_are_a_mistake(

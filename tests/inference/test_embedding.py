@@ -5,7 +5,7 @@ import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -14,9 +14,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidybert.checkpoints.sentence_form import POOLINGS
 from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, DataError, TextError, TruncationWarning, UsageError
-from tidybert.inference.embedding import COMBINATIONS, POOLINGS, Embedder, find_layers
+from tidybert.inference.embedding import Embedder, find_layers
+from tidybert.inference.options import Combination
 from tidybert.tokenization import BertTokenizer
 
 TEXTS = ["we saw a red hen", "the dog", "old and new and blue and white", "", "a"]
@@ -69,7 +71,7 @@ def combined(states: list[torch.Tensor], combine: str) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-@pytest.mark.parametrize("combine", COMBINATIONS)
+@pytest.mark.parametrize("combine", get_args(Combination))
 @pytest.mark.parametrize("layers", [-1, 0, 2, (-1, -2), (0, 4, 1), "last4", "all"])
 def test_the_vectors_are_those_of_transformers(
     foreign: tuple[Path, Any], pooling: str, combine: str, layers: Any

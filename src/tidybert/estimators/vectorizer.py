@@ -31,8 +31,11 @@ from tidybert.training.interruption import as_in_python
 
 @documented(VectorParameters)
 @dataclass(eq=False, repr=False, kw_only=True)
-class BertVectorizer(  # type: ignore[misc]
-    VectorParameters, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+class BertVectorizer(
+    VectorParameters,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
 ):
     """Turn texts, or pairs of texts, into vectors of a pre-trained encoder.
 

@@ -43,7 +43,6 @@ def index(
     from tidybert.checkpoints.sentence_reading import read_sentence_form
     from tidybert.files.text_files import read_examples
     from tidybert.search.index_files import IndexJob
-    from tidybert.search.nearest_vectors import DTYPES
 
     form = read_sentence_form(ModelDirectory.open(model, allow_pickle=given.allow_pickle))
     job = IndexJob(
