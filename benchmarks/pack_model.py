@@ -191,6 +191,11 @@ def card(run: Path, directory: Path, packed: Mapping[str, Any]) -> list[str]:
         f"perplexity {metrics['perplexity']:.1f}",
         "held-out pairs": f"{metrics['nsp_accuracy']:.1%} right",
     }
+    shorter = f"/sequences of {metadata.max_seq_length}"
+    if f"mlm_accuracy{shorter}" in metrics:
+        words, pairs = (metrics[f"{name}_accuracy{shorter}"] for name in ("mlm", "nsp"))
+        of_length = f"the same in sequences of {metadata.max_seq_length}"
+        rows |= {of_length: f"words {words:.1%}, pairs {pairs:.1%} right"}
     if "mean_cosine" in metrics:
         rows |= {
             "teacher": f"{arguments['teacher']}, {arguments['teacher_sentences']} texts a step",

@@ -98,7 +98,7 @@ PRETRAINED: dict[str, PretrainedPackage] = {
         version=None,
         module="tidybert",
         subdirectory="resources/tidybert-small",
-        sha256="d0c0b36974f56bd78eece983b5852184fc26d6af5be03d502b53f9a5c3a7f635",
+        sha256="3c5fc846520f400d0261728a40ae3a639585a708f348c348b35c2f551ce6fd48",
         licence="Apache-2.0",
         description="minilm with both pre-training heads and [CLS] trained: 18.8 M parameters",
     ),
