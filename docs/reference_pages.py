@@ -25,7 +25,7 @@ PUBLIC_MODULES: Final = (
     "tidybert.metrics",
     "tidybert.explain",
 )
-"""Modules whose ``__all__`` is public; what a guide or an example imports is public too."""
+"""Modules whose names are public; what a guide or an example imports is public too."""
 
 
 def pages() -> dict[str, str]:
@@ -102,7 +102,7 @@ def python_names() -> dict[str, list[str]]:
     """The public names by the room that they are from, each under the path to import it by."""
     found: dict[str, list[str]] = {}
     known: set[int] = set()
-    paths = [(module, name) for module in PUBLIC_MODULES for name in import_module(module).__all__]
+    paths = [(module, name) for module in PUBLIC_MODULES for name in names_of(module)]
     for module, name in [*paths, *imported_by_guides()]:
         value = getattr(import_module(module), name)
         if name == "__version__" or id(value) in known or inspect.ismodule(value):
@@ -111,6 +111,14 @@ def python_names() -> dict[str, list[str]]:
         room = value.__module__.split(".")[1] if hasattr(value, "__module__") else module
         found.setdefault(room, []).append(f"{module}.{name}")
     return dict(sorted(found.items()))
+
+
+def names_of(module: str) -> list[str]:
+    """A module's public names: ``__all__``, or else what it imports under its name."""
+    found = import_module(module)
+    names = (each for each in vars(found) if each[0] != "_")
+    shown = [each for each in names if not inspect.ismodule(getattr(found, each))]
+    return getattr(found, "__all__", shown)
 
 
 def imported_by_guides() -> Iterator[tuple[str, str]]:
