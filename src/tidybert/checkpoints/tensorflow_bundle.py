@@ -104,6 +104,11 @@ def number_field(number: int, value: int) -> bytes:
     return varint(number << 3 | _VARINT) + varint(value) if value else b""
 
 
+def fixed32_field(number: int, value: int) -> bytes:
+    """A field with a number of 32 bits."""
+    return varint(number << 3 | _32_BITS) + value.to_bytes(4, "little")
+
+
 def bytes_field(number: int, value: bytes) -> bytes:
     """A field with text or a message."""
     return varint(number << 3 | _BYTES) + varint(len(value)) + value
@@ -381,11 +386,15 @@ class TensorBundle:
         )
         self.variables = {each.name: each for each in found}
 
+    def data_file(self, shard: int) -> Path:
+        """The path of a data file, which need not be there."""
+        name = f"{self.path.stem}.data-{shard:05d}-of-{self.num_shards:05d}"
+        return self.path.with_name(name)
+
     def read(self, name: str) -> Tensor:
         """A variable's tensor; WeightsError where its data file is missing, short or damaged."""
         variable = self.variables[name]
-        end = f"{variable.shard:05d}-of-{self.num_shards:05d}"
-        path = self.path.with_name(f"{self.path.stem}.data-{end}")
+        path = self.data_file(variable.shard)
         if not present(path, error=WeightsError):
             raise WeightsError(
                 f"{path}: this data file of the checkpoint is missing; {self.path.name} says that "
@@ -464,8 +473,7 @@ def write_bundle(path: Path, tensors: Mapping[str, Tensor], max_bytes: int | Non
                 + number_field(3, number)
                 + number_field(4, len(data))
                 + number_field(5, len(content))
-                + varint(6 << 3 | _32_BITS)
-                + masked_crc32c(content).to_bytes(4, "little")
+                + fixed32_field(6, masked_crc32c(content))
             )
             entries.append((name.encode(), entry))
             data += content
