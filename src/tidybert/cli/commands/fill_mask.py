@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -13,6 +13,8 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import ReadOptions
+from tidybert.inference.options import OpeningOptions
+from tidybert.options import values_of
 
 if TYPE_CHECKING:
     from tidybert.inference.pretraining_heads import MaskFiller
@@ -58,12 +60,7 @@ def fill_mask(
     if given.file is not None:
         read_examples.formats.check(given.file, read.format)
     words = None if given.among is None else [word.strip() for word in given.among.split(",")]
-    filler = MaskFiller(
-        model,
-        device=given.device,
-        precision=cast(Any, given.precision),
-        allow_pickle=given.allow_pickle,
-    )
+    filler = MaskFiller(model, **values_of(given, OpeningOptions))
     if given.file is not None:
         _fill_file(filler, given.file, given, read, words)
         return

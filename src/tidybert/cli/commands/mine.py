@@ -11,7 +11,8 @@ from tidybert.cli.output import note, resumable
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import in_shell
 from tidybert.files.reading import ReadOptions
-from tidybert.options import option
+from tidybert.inference.options import OpeningOptions
+from tidybert.options import option, values_of
 
 if TYPE_CHECKING:
     from tidybert.files.reading import ReadReport
@@ -74,12 +75,7 @@ def mine(model: flags.ModelArgument, *, given: MineFlags, read: ReadOptions) -> 
                 given.texts, None, need_label=False, skip_bad_rows=given.skip_bad_rows
             )
             texts = [one.text for one in found]
-        opened = OpenedModel(
-            model,
-            device=given.device,
-            precision=given.precision,
-            allow_pickle=given.allow_pickle,
-        )
+        opened = OpenedModel(model, **values_of(given, OpeningOptions))
         form = opened.form
         embedder = Embedder.of(
             opened,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,8 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import note_reading, print_answers, print_json, print_line
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
+from tidybert.inference.options import OpeningOptions
+from tidybert.options import values_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +54,7 @@ def next_sentence(
         read_examples.formats.check(given.file, read.format)
     predictor = NextSentencePredictor(
         model,
-        max_seq_length=given.max_seq_length,
-        device=given.device,
-        precision=cast(Any, given.precision),
-        allow_pickle=given.allow_pickle,
+        **values_of(given, flags.LongestLengthFlag, OpeningOptions),
     )
     report = ReadReport()
     if given.file is not None:

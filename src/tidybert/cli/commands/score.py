@@ -12,6 +12,8 @@ from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.files.reading import ReadOptions
+from tidybert.inference.options import OpeningOptions
+from tidybert.options import values_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +43,7 @@ def score(
     from tidybert.inference.language_model import TextScorer
 
     read_examples.formats.check(file, read.format)
-    scorer = TextScorer(
-        model, device=given.device, precision=given.precision, allow_pickle=given.allow_pickle
-    )
+    scorer = TextScorer(model, **values_of(given, OpeningOptions))
     report = ReadReport()
     examples = read_examples(
         file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
