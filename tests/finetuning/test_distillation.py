@@ -226,7 +226,7 @@ def test_a_stopped_student_goes_on_to_the_same_bits_with_the_same_teacher_alone(
         ({"teacher": tmp_path / "other"}, "the teacher: not the same as before"),
         ({"teacher_weight": 0.5}, "teacher_weight: 0.9 before, 0.5 now"),
         ({"unlabelled": toy_examples(29, seed=5)}, "the examples as the model reads them: not"),
-        ({"teacher": None, "unlabelled": None}, "teacher: [0-9a-f]+ before, not given now"),
+        ({"teacher": None, "unlabelled": None}, "teacher: not the same as before"),
     ):
         with pytest.raises(TrainingError, match=message):
             toy(run=tmp_path / "cut", resume=True, **{**given, **changed})

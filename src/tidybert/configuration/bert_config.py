@@ -172,6 +172,8 @@ def encoder_values(
                 f"embedding_size is {value!r:.80} and hidden_size {width!r:.80}; only embeddings "
                 "of the layers' width can be read"
             )
+        if key in _fields_of_all() and key not in names:
+            raise ConfigError(f"unknown key {key!r}: models of another model_type have it")
         similar = difflib.get_close_matches(key, names, n=1, cutoff=_MISSPELT)
         if similar and key not in names and isinstance(value, int | float):
             raise ConfigError(
@@ -193,10 +195,14 @@ def encoder_values(
     return chosen
 
 
+def _fields_of_all() -> set[str]:
+    """The fields of every kind of configuration."""
+    return {each.name for kind in _KINDS for each in fields(kind)}
+
+
 def unknown_keys(values: Mapping[str, Any]) -> list[str]:
     """The keys of a config.json that nothing here reads and that no BERT is known to have."""
-    fields_of_all = {each.name for kind in _KINDS for each in fields(kind)}
-    known = {*fields_of_all, "model_type", "embedding_size", *_REQUIRED_VALUES, *_IGNORED_KEYS}
+    known = {*_fields_of_all(), "model_type", "embedding_size", *_REQUIRED_VALUES, *_IGNORED_KEYS}
     return [key for key in values if key not in known]
 
 
