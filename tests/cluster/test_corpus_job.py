@@ -20,6 +20,7 @@ from tidybert.corpus.documents import CorpusOptions, CorpusReport
 from tidybert.corpus.new_documents import Reading
 from tidybert.errors import DataError
 from tidybert.files.reading import ReadReport
+from tidybert.system.reporter import SILENT
 from tidybert.tokenization import BertTokenizer
 
 
@@ -113,7 +114,7 @@ def test_each_share_finds_its_own_duplicates(
     parts = []
     for file in sorted(corpus.rglob("*.txt")):
         parts.append(tmp_path / f"{file.name}.part")
-        work.write_file(work.load(), file, parts[-1], ReadReport(), lambda num: None)
+        work.write_file(work.load(), file, parts[-1], ReadReport(), SILENT)
 
     whole = duplicates(parts, 0, 1).tolist()
     shared = [place for each in range(5) for place in duplicates(parts, each, 5).tolist()]
@@ -129,7 +130,7 @@ def test_bad_lines_are_reported_as_by_one_process(tiny_model: Path, tmp_path: Pa
     work = CorpusFileJob(model=str(tiny_model), corpus=CorpusOptions(skip_bad_rows=True))
     report, reading = CorpusReport(), Reading()
 
-    work.write_file(work.load(), file, tmp_path / "part", ReadReport(), lambda num: None)
+    work.write_file(work.load(), file, tmp_path / "part", ReadReport(), SILENT)
     list(read_part(tmp_path / "part", str(file), reading, report))
 
     assert report.num_problems == 1
@@ -139,7 +140,7 @@ def test_bad_lines_are_reported_as_by_one_process(tiny_model: Path, tmp_path: Pa
 def test_a_damaged_part_is_an_error(corpus: Path, tiny_model: Path, tmp_path: Path) -> None:
     work = CorpusFileJob(model=str(tiny_model))
     part = tmp_path / "part"
-    work.write_file(work.load(), corpus / "a.txt", part, ReadReport(), lambda num: None)
+    work.write_file(work.load(), corpus / "a.txt", part, ReadReport(), SILENT)
     part.write_bytes(part.read_bytes()[:-100])
 
     with pytest.raises(DataError, match="damaged"):

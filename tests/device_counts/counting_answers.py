@@ -60,7 +60,13 @@ def count_answers(name: str) -> dict[str, Any]:
                     tasks[name], model, features, BATCH_TOKENS, precision="bfloat16"
                 )
             elif name == "fill-mask":
-                list(filler._probabilities(encodings))
+                forward.run_batches(
+                    filler.outputs,
+                    fill_mask.encoding_features(encodings),
+                    [len(filler.spans(one)) for one in encodings],
+                    device,
+                    precision="bfloat16",
+                )
             else:
                 embedder._run(features, [1] * len(features), name)
     return counting.summary()

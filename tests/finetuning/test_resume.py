@@ -188,6 +188,7 @@ from pathlib import Path
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.run_job import run_finetuning
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
 from tidybert.training.runs import run_checkpoints as state
 from tidybert.training.training_arguments import TrainingArguments

@@ -17,6 +17,7 @@ from tidybert.finetuning.finetuned_model import Trials
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.training_examples import TrainingExamples
 from tidybert.finetuning.trials import run_trials, search_variants, shared_settings, variants_of
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -58,7 +59,8 @@ def try_all(train: Any, run: Path, **given: Any) -> Trials:
     last = {
         "shared": {},
         "metric": "accuracy",
-        **{name: given.pop(name) for name in ("shared", "note") if name in given},
+        "reporter": Reporter(note=given.pop("note", lambda _line: None), spell=str),
+        **{name: given.pop(name) for name in ("shared",) if name in given},
     }
     variants = given.pop("variants", None)
     job = a_job(run, **given)

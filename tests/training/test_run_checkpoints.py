@@ -12,6 +12,7 @@ from torch import nn
 from tidybert.errors import TrainingError, in_python
 from tidybert.options import MODEL, NOTHING, STEPS, Changes
 from tidybert.storage.json_objects import json_checksum
+from tidybert.system.reporter import Reporter
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.reports import StepReport
@@ -64,7 +65,7 @@ def logged(run: Path) -> list[dict[str, Any]]:
 def passed_over(trainer: TrainingLoop) -> list[str]:
     """Resume; return the notes on checkpoints that cannot be read."""
     notes: list[str] = []
-    trainer.record.note = notes.append
+    trainer.record.reporter = Reporter(note=notes.append, spell=str)
     trainer.resume()
     assert "resum" in notes[-1]
     return notes[:-1]
