@@ -52,6 +52,8 @@ def help_text() -> str:
                 context = shown.context_class(shown, context, word)
             if words[1:]:
                 context.meta["task"] = words[1]
+            # click keeps the help option of whoever asked first, perhaps without the program's -h.
+            vars(shown)["_help_option"] = None
             text = shown.get_help(context)
         parts.append(f"$ tidybert {' '.join([*words, '--help'])}\n{text}\n")
     return "\n".join(parts)
