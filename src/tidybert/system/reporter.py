@@ -1,6 +1,6 @@
 """Who hears of a long work: one object for its lines of text, its progress and its figures.
 
-A face gives the functions that it has a use for; whatever it leaves out is told to nobody.
+A face gives the functions that it needs; the others do nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from tidybert.errors import in_python
 
 
 def _nothing(*_: Any) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
