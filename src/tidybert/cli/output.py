@@ -191,7 +191,7 @@ def print_answers(
             if answered == 0 or file == "-":
                 sys.stdout.flush()
             answered += 1
-            truncated += each["truncated"]
+            truncated += each.get("truncated", False)
     return answered, truncated
 
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,6 @@ from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder, vectors_of_each
 from tidybert.inference.forward import LARGEST_CHUNK, in_chunks
-from tidybert.inference.predictor import Predictor
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import plain_json
 from tidybert.storage.own_files import GrowingFile
@@ -73,12 +73,18 @@ def top_lines(top_k: int) -> AnswerForm:
     return AnswerForm(f"lines, top {top_k}", entry)
 
 
+Chunks = Iterator[tuple[list[Any], list[dict[str, Any]]]]
+"""Examples in lists, each with their answers."""
+
+
 def write_answers(
-    predictor: Predictor,
+    opened: Any,
     examples: Iterable[Any],
     target: Path,
     form: AnswerForm = LINES,
     *,
+    chunks: Callable[..., Chunks] | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
     resume: bool = False,
     reporter: Reporter = SILENT,
 ) -> Written:
@@ -87,22 +93,28 @@ def write_answers(
     Calls ``advance`` with the number of examples done.  With ``resume``, goes on where a stopped
     run with the same examples and settings left off, and ends with the same bytes.  Raises as
     ``grow_file``.
+
+    Args:
+        chunks: as ``Predictor.predict_chunks``, which None takes; ``settings``: its options.
     """
     settings = {
-        "model": predictor.fingerprint,
-        "max_seq_length": predictor.max_seq_length,
-        "device": predictor.device.type,
-        "precision": predictor.precision,
+        "model": opened.fingerprint,
+        "max_seq_length": opened.max_seq_length,
+        "device": opened.device.type,
+        "precision": opened.precision,
         "form": form.name,
+        **settings,
     }
+    answered = chunks or opened.predict_chunks
 
     def pieces(left: Iterator[Any], num_done: int) -> Iterator[Piece[Any]]:
         before = form.between if num_done else ""
         # The chunks of an uninterrupted run: 1, 2, 4, …, LARGEST_CHUNK, LARGEST_CHUNK, …
         first = min(num_done + 1, LARGEST_CHUNK)
-        for chunk, answers in predictor.predict_chunks(left, first=first):
+        for chunk, answers in answered(left, first=first):
             text = form.between.join(map(form.entry, answers))
-            yield f"{before}{text}".encode(), chunk, sum(each["truncated"] for each in answers)
+            cut = sum(each.get("truncated", False) for each in answers)
+            yield f"{before}{text}".encode(), chunk, cut
             before = form.between
 
     return grow_file(target, settings, examples, pieces, form, resume=resume, reporter=reporter)

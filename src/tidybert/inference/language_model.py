@@ -86,8 +86,15 @@ class TextScorer(OfPretraining):
 
     def score_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
         """The same answers for examples, in constant memory; DataError for a pair of texts."""
-        for texts, names in single_texts(examples, _CHUNK):
-            yield from self._score(texts, names)
+        for _, answers in self.score_chunks(examples):
+            yield from answers
+
+    def score_chunks(
+        self, examples: Iterable[TextExample], *, first: int = 1
+    ) -> Iterator[tuple[list[TextExample], list[dict[str, Any]]]]:
+        """The same answers in lists, with their examples: ``first``, twice as many, and so on."""
+        for chunk, names in single_texts(examples, first, _CHUNK):
+            yield chunk, self._score([one.text for one in chunk], names)
 
     def _score(self, texts: Sequence[str], names: Sequence[str]) -> list[dict[str, Any]]:
         found = self.tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -371,7 +378,7 @@ class TextGenerator(OfPretraining):
         with answering_in(self.precision, self.device):
             hidden = encoder.extend(torch.tensor(ids, device=self.device), cache)
             logits = self.model.logits(hidden[-1:]).float()[0, : self.tokenizer.vocab_size]
-        found = logits.cpu().numpy().astype(np.float64)
+        found: Probabilities = logits.cpu().numpy().astype(np.float64)
         if not np.isfinite(found).all():
             raise WeightsError(
                 "the model's outputs are not finite: its weights are too large, or not finite "

@@ -251,6 +251,8 @@ class OfOpened(ShowsFacts):
 class OfPretraining(OfOpened):
     """The same with a head of pre-training."""
 
+    model: Any
+
     def _take(self, opened: OpenedModel, max_seq_length: int | None = None) -> None:
         self._opened = opened
         self.tokenizer, self.device, self.precision = (
@@ -259,6 +261,11 @@ class OfPretraining(OfOpened):
             opened.precision,
         )
         self.max_seq_length = fitting_length(opened.config, max_seq_length)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the weights and the tokenizer."""
+        return model_fingerprint(self.model, self.tokenizer)
 
     def facts(self) -> dict[str, object]:
         config, metadata = self._opened.config, self._opened.directory.metadata
@@ -382,17 +389,17 @@ def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -
 
 
 def single_texts(
-    examples: Iterable[TextExample], largest: int
-) -> Iterator[tuple[list[str], list[str]]]:
-    """The texts of a stream in chunks, each with its line; DataError for a pair of texts."""
-    for chunk in in_chunks(examples, largest=largest):
+    examples: Iterable[TextExample], first: int, largest: int
+) -> Iterator[tuple[list[TextExample], list[str]]]:
+    """Single texts in chunks, with their lines; DataError for a pair of texts."""
+    for chunk in in_chunks(examples, first=first, largest=largest):
         for one in chunk:
             if one.text_pair is not None:
                 raise DataError(
                     f"{LINE} {one.row}: a pair of texts, and this reads single texts: name their "
                     f"column with {param('text')}"
                 )
-        yield [one.text for one in chunk], [f"{LINE} {one.row}" for one in chunk]
+        yield chunk, [f"{LINE} {one.row}" for one in chunk]
 
 
 def fitting_length(config: BertConfig, max_seq_length: int | None) -> int:

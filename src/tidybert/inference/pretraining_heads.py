@@ -92,10 +92,22 @@ class MaskFiller(OfPretraining):
 
         Raises as ``fill``, with the line of the example, and DataError for a pair of texts.
         """
+        for _, answers in self.fill_chunks(examples, top_k=top_k, among=among):
+            yield from answers
+
+    def fill_chunks(
+        self,
+        examples: Iterable[TextExample],
+        *,
+        first: int = 1,
+        top_k: int | None = None,
+        among: Sequence[str] | None = None,
+    ) -> Iterator[tuple[list[TextExample], list[dict[str, Any]]]]:
+        """The same answers in lists, with their examples: ``first``, twice as many, and so on."""
         ids, top_k = self.words(top_k, among)
-        for texts, names in single_texts(examples, _CHUNK):
-            encodings = list(map(self.encoded, texts, names))
-            yield from self._fill(texts, encodings, ids, top_k)
+        for chunk, names in single_texts(examples, first, _CHUNK):
+            texts = [one.text for one in chunk]
+            yield chunk, self._fill(texts, list(map(self.encoded, texts, names)), ids, top_k)
 
     def words(self, top_k: int | None, among: Sequence[str] | None) -> tuple[list[int] | None, int]:
         """The ids to choose from, None for all, and how many to show.
@@ -280,11 +292,18 @@ class NextSentencePredictor(OfPretraining):
 
     def predict_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
         """Answers for pairs, in order and in constant memory; DataError for a single text."""
-        for chunk in in_chunks(examples):
+        for _, answers in self.predict_chunks(examples):
+            yield from answers
+
+    def predict_chunks(
+        self, examples: Iterable[TextExample], *, first: int = 1
+    ) -> Iterator[tuple[list[TextExample], list[dict[str, Any]]]]:
+        """The same answers in lists, with their examples: ``first``, twice as many, and so on."""
+        for chunk in in_chunks(examples, first=first):
             pairs = [one.text_pair for one in chunk if one.text_pair is not None]
             if len(pairs) < len(chunk):
                 raise DataError(
                     "the file has single texts, not pairs: name the column of the second sentence "
                     f"with {param('text_pair')}"
                 )
-            yield from self.predict([one.text for one in chunk], pairs)
+            yield chunk, self.predict([one.text for one in chunk], pairs)

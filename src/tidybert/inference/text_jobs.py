@@ -6,9 +6,10 @@ wherever it was done.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from tidybert.inference.answer_files import (
     LINES,
     OFFICIAL,
     AnswerForm,
+    Chunks,
     Layout,
     format_of,
     top_lines,
@@ -26,12 +28,12 @@ from tidybert.inference.answer_files import (
     write_vectors,
 )
 from tidybert.inference.embedding import Embedder
+from tidybert.inference.language_model import TextScorer
 from tidybert.inference.predictor import Predictor
+from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 from tidybert.storage.part_file import Written, new_file
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.answer import Answered, LabelledAnswer
-
-Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,9 +116,50 @@ class TextJob(FileJob):
         return self.write(opened, texts, target, resume=True, reporter=reporter)
 
 
+class AnswerJob(TextJob):
+    """Answers as JSON lines."""
+
+    suffix: ClassVar = ".jsonl"
+
+    @property
+    def form(self) -> AnswerForm:
+        """How answers are written."""
+        return LINES
+
+    def asked(self) -> dict[str, Any]:
+        """What an answer depends on beside the model and the form."""
+        return {}
+
+    @abstractmethod
+    def chunks(self, opened: Any, texts: Iterable[Any], *, first: int = 1) -> Chunks:
+        """The answers in lists, with their examples, as ``Predictor.predict_chunks``."""
+
+    def stream(self, opened: Any, texts: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        """The answers, in order."""
+        for _, answers in self.chunks(opened, texts):
+            yield from answers
+
+    def write(
+        self, opened: Any, texts: Iterable[Any], target: Path, resume: bool, reporter: Reporter
+    ) -> Written:
+        return write_answers(
+            opened,
+            texts,
+            target,
+            self.form,
+            chunks=partial(self.chunks, opened),
+            settings=self.asked(),
+            resume=resume,
+            reporter=reporter,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), **self.asked()}
+
+
 @dataclass(frozen=True, kw_only=True)
-class PredictJob(TextJob):
-    """Answers as JSON lines.
+class PredictJob(AnswerJob):
+    """A RUN's answers.
 
     top_k: keeps the scores of the likeliest classes alone.  official: one JSON object of ids and
     answers, for SQuAD's script.
@@ -125,11 +168,9 @@ class PredictJob(TextJob):
     top_k: int | None = None
     official: bool = False
     name: ClassVar = "predict"
-    suffix: ClassVar = ".jsonl"
 
     @property
     def form(self) -> AnswerForm:
-        """How answers are written."""
         if self.official:
             return OFFICIAL
         return LINES if self.top_k is None else top_lines(self.top_k)
@@ -169,18 +210,62 @@ class PredictJob(TextJob):
         )
         return found
 
-    def write(
-        self,
-        opened: Predictor,
-        texts: Iterable[Any],
-        target: Path,
-        resume: bool,
-        reporter: Reporter,
-    ) -> Written:
-        return write_answers(opened, texts, target, self.form, resume=resume, reporter=reporter)
+    def chunks(self, opened: Predictor, texts: Iterable[Any], *, first: int = 1) -> Chunks:
+        return opened.predict_chunks(texts, first=first)
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "top_k": self.top_k}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillMaskJob(AnswerJob):
+    """The likeliest words for each [MASK]; top_k and among as ``MaskFiller.fill`` takes them."""
+
+    top_k: int | None = None
+    among: Sequence[str] | None = None
+    name: ClassVar = "fill-mask"
+
+    def load(self) -> MaskFiller:
+        opened = MaskFiller(self.model, **self.options)
+        opened.words(self.top_k, self.among)
+        return opened
+
+    def chunks(self, opened: MaskFiller, texts: Iterable[Any], *, first: int = 1) -> Chunks:
+        return opened.fill_chunks(texts, first=first, **self.asked())
+
+    def asked(self) -> dict[str, Any]:
+        return {"top_k": self.top_k, "among": self.among}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextSentenceJob(AnswerJob):
+    """Whether the second text of each pair follows the first."""
+
+    name: ClassVar = "next-sentence"
+
+    def load(self) -> NextSentencePredictor:
+        return NextSentencePredictor(self.model, **self.options)
+
+    def cut(self, opened: NextSentencePredictor) -> str:
+        return f"pairs were cut to {opened.max_seq_length} tokens"
+
+    def chunks(
+        self, opened: NextSentencePredictor, texts: Iterable[Any], *, first: int = 1
+    ) -> Chunks:
+        return opened.predict_chunks(texts, first=first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreJob(AnswerJob):
+    """The probability of each token, and the perplexity of each text."""
+
+    name: ClassVar = "score"
+
+    def load(self) -> TextScorer:
+        return TextScorer(self.model, **self.options)
+
+    def chunks(self, opened: TextScorer, texts: Iterable[Any], *, first: int = 1) -> Chunks:
+        return opened.score_chunks(texts, first=first)
 
 
 @dataclass(frozen=True, kw_only=True)

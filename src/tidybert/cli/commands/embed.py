@@ -25,7 +25,7 @@ MOST_USED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedFlags(EmbedderOptions, flags.AnswerFlags, flags.ClusterFlags):
+class EmbedFlags(EmbedderOptions, flags.AnswerFlags, flags.OutFlags):
     pooling: Literal["mean", "cls", "max", "token"] | None = option(None)  # type: ignore[assignment]
     """Take the mean or max of a text's tokens, cls for [CLS], or token for all. If not set: as
     MODEL says, else mean."""
@@ -34,8 +34,6 @@ class EmbedFlags(EmbedderOptions, flags.AnswerFlags, flags.ClusterFlags):
     out: Path | None = None
     """``--out FILE``: New file ending in .npy, .parquet or .jsonl. If not set: JSON lines on
     stdout."""
-    resume: bool = False
-    """``--resume``: Continue a stopped run of the same --out."""
 
 
 @takes(*MOST_USED, given=EmbedFlags, read=ReadOptions)

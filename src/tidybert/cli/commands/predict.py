@@ -7,7 +7,6 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tidybert.checkpoints.example_kinds import TEXT_OR_PAIR
@@ -30,7 +29,7 @@ MOST_USED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictFlags(TrainedLengthOption, flags.AnswerFlags, flags.ClusterFlags):
+class PredictFlags(TrainedLengthOption, flags.AnswerFlags, flags.OutFlags):
     PANEL: ClassVar = "Other options"
 
     input: list[str] | None = None
@@ -40,10 +39,6 @@ class PredictFlags(TrainedLengthOption, flags.AnswerFlags, flags.ClusterFlags):
     """``--top-k K``: Show only the scores of the K likeliest classes, the likeliest first."""
     json: bool = False
     """``--json``: Print JSON lines on a terminal too."""
-    out: Path | None = None
-    """``--out FILE``: New file to write. If not set: stdout."""
-    resume: bool = False
-    """``--resume``: Continue a stopped run of the same --out."""
     official_format: bool = False
     """``--official-format``: Write one JSON object of ids and answers, for SQuAD's script."""
 
