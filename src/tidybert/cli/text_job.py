@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidybert.cli.flags import ClusterFlags
-from tidybert.cli.output import clock, note, note_reading, print_answers, resumable
+from tidybert.cli.output import note, note_reading, print_answers, resumable
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import LINE, DataError, UsageError
 from tidybert.files.rows import count_of
+from tidybert.system.terminal import clock
 
 if TYPE_CHECKING:
     from tidybert.cluster.file_job import JobReport

@@ -8,7 +8,8 @@ from typing import Any, Final
 from tidybert.checkpoints.example_kinds import KINDS, name_of
 from tidybert.cli import flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import clock, print_json, print_line, print_table
+from tidybert.cli.output import print_json, print_line, print_table
+from tidybert.system.terminal import clock
 
 SHOWN: Final = 20
 # Of a checkpoint's metrics; a line has 80 columns.
