@@ -246,12 +246,6 @@ class ClusterFlags:
     first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LongestLengthFlag:
-    max_seq_length: int | None = None
-    """Most tokens of a text; a longer one is cut. If not set: as many as the model allows."""
-
-
 PANELS: Final = (
     "Arguments",
     "Most used",

@@ -13,12 +13,12 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import note_reading, print_answers, print_json, print_line
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
-from tidybert.inference.options import OpeningOptions
+from tidybert.inference.options import LongestLengthOption, PairOptions
 from tidybert.options import values_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextSentenceFlags(flags.LongestLengthFlag, flags.AnswerFlags, flags.JsonFlag):
+class NextSentenceFlags(LongestLengthOption, flags.AnswerFlags, flags.JsonFlag):
     file: str | None = None
     """``--file FILE``: Pairs instead of A and B, each answered by a JSON line; - reads stdin."""
 
@@ -52,10 +52,7 @@ def next_sentence(
         raise UsageError("expected two sentences, A and B, or --file with pairs")
     if given.file is not None:
         read_examples.formats.check(given.file, read.format)
-    predictor = NextSentencePredictor(
-        model,
-        **values_of(given, flags.LongestLengthFlag, OpeningOptions),
-    )
+    predictor = NextSentencePredictor(model, **values_of(given, PairOptions))
     report = ReadReport()
     if given.file is not None:
         examples = read_examples(
