@@ -256,12 +256,6 @@ class OutFlags(ClusterFlags):
     """``--resume``: Continue a stopped run of the same --out."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LongestLengthFlag:
-    max_seq_length: int | None = None
-    """Most tokens of a text; a longer one is cut. If not set: as many as the model allows."""
-
-
 PANELS: Final = (
     "Arguments",
     "Most used",

@@ -1,11 +1,13 @@
-"""The keyword arguments of ``Embedder``, and the parameters of the estimator of its vectors.
+"""The keyword arguments of the classes that answer, and the parameters of the vectors' estimator.
 
 They are made from the options that flags are made from; keywords.pyi has them in writing, for type
 checkers and editors.
 """
 
-from tidybert.inference.options import EmbedderOptions
+from tidybert.inference.options import EmbedderOptions, OpeningOptions, PairOptions
 from tidybert.options import keywords, parameters
 
+OpeningKeywords = keywords(__name__, "OpeningKeywords", OpeningOptions)
+PairKeywords = keywords(__name__, "PairKeywords", PairOptions)
 EmbedderKeywords = keywords(__name__, "EmbedderKeywords", EmbedderOptions)
 VectorParameters = parameters(__name__, "VectorParameters", EmbedderOptions)

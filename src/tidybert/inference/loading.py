@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self, Unpack
 
 import torch
 from torch import nn
@@ -30,6 +30,8 @@ from tidybert.errors import (
 )
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import choose_precision, in_chunks
+from tidybert.inference.keywords import OpeningKeywords
+from tidybert.inference.options import OpeningOptions
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import (
@@ -39,7 +41,7 @@ from tidybert.modeling.heads import (
     CausalLM,
 )
 from tidybert.modeling.kernels.answer_layers import plan_answers, use_int8
-from tidybert.options import check_type
+from tidybert.options import check_type, spelled_out, values_of
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.registry import foreign_metadata, task_for
@@ -251,15 +253,23 @@ class OfOpened(ShowsFacts):
 class OfPretraining(OfOpened):
     """The same with a head of pre-training."""
 
-    model: Any
+    _heads: ClassVar[tuple[type[nn.Module], type[nn.Module]]]
+    """The network of a BERT, and that of a language model."""
 
-    def _take(self, opened: OpenedModel, max_seq_length: int | None = None) -> None:
-        self._opened = opened
-        self.tokenizer, self.device, self.precision = (
-            opened.tokenizer,
-            opened.device,
-            opened.precision,
-        )
+    @spelled_out(OpeningOptions)
+    def __init__(self, model: str | Path, **options: Unpack[OpeningKeywords]) -> None:
+        self._open(model, OpeningOptions(**options))
+
+    def _open(
+        self, model: str | Path, given: OpeningOptions, max_seq_length: int | None = None
+    ) -> None:
+        opened = OpenedModel.of(model, **values_of(given, OpeningOptions))
+        self._opened, self.is_causal = opened, opened.is_causal
+        self.model: Any = opened.with_head(self._heads[self.is_causal])
+        if self.is_causal:
+            self.start_id, self.end_id = opened.tokenizer.vocabulary.text_bounds
+        self.tokenizer = opened.tokenizer
+        self.device, self.precision = opened.device, opened.precision
         self.max_seq_length = fitting_length(opened.config, max_seq_length)
 
     @property

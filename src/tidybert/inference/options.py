@@ -42,6 +42,17 @@ class PredictorOptions(TrainedLengthOption, OpeningOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LongestLengthOption(Options):
+    max_seq_length: int | None = option(None)
+    """Most tokens of a text; a longer one is cut. If not set: as many as the model allows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions(LongestLengthOption, OpeningOptions):
+    """How a model of pairs of sentences is opened."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SentenceOptions(Options):
     """What a directory says of its vectors, unless an option does."""
 

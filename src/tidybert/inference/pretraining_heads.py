@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,12 @@ from tidybert.inference.forward import (
     in_chunks,
     run_batches,
 )
-from tidybert.inference.loading import OfPretraining, OpenedModel, check_texts, single_texts
-from tidybert.inference.options import AnswerPrecision
+from tidybert.inference.keywords import PairKeywords
+from tidybert.inference.loading import OfPretraining, check_texts, single_texts
+from tidybert.inference.options import OpeningOptions, PairOptions
 from tidybert.modeling.heads import BertForMaskedLM, BertForNextSentencePrediction
 from tidybert.modeling.kernels.transfer import to_device as copied_to
+from tidybert.options import documented, spelled_out
 from tidybert.tokenization.tokenizer import Encoding, Span
 from tidybert.tokenization.vocabulary import CONTINUATION, MASK_TOKEN, UNK_TOKEN
 
@@ -30,32 +32,17 @@ TOP_K: Final = 5
 _CHUNK: Final = 64
 
 
+@documented(OpeningOptions)
 class MaskFiller(OfPretraining):
     """A pre-trained model that fills in the [MASK]s of texts.
 
+    Raises what ``load`` raises, WeightsError if the weights lack the head, and UsageError.
+
     Args:
         model: a MODEL with a masked-LM head.
-        device: auto, cpu, cuda or cuda:N.
-        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
-            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
-        allow_pickle: read weights from a pickle if there is no safetensors file.
-
-    Raises what ``load`` raises, and WeightsError if the weights lack the head.
     """
 
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        device: str = "auto",
-        precision: AnswerPrecision = "auto",
-        allow_pickle: bool = False,
-    ) -> None:
-        opened = OpenedModel.of(
-            model, device=device, precision=precision, allow_pickle=allow_pickle
-        )
-        self.model = opened.with_head(BertForMaskedLM)
-        self._take(opened)
+    _heads = (BertForMaskedLM, BertForMaskedLM)
 
     def fill(
         self, texts: Sequence[str], *, top_k: int | None = None, among: Sequence[str] | None = None
@@ -237,35 +224,24 @@ def _with(text: str, span: Span, word: str) -> str:
 # Next sentence prediction: does B follow A in a text? (paper 3.1, task 2)
 
 
+@documented(PairOptions)
 class NextSentencePredictor(OfPretraining):
     """A pre-trained model that says whether a sentence follows another.
+
+    Raises what ``load`` raises, WeightsError if the weights lack the head, and UsageError.
 
     Args:
         model: a MODEL with a next-sentence head.
         max_seq_length: longest pair in tokens, the longer text is cut first; None: all the model's
             positions.
-        device: auto, cpu, cuda or cuda:N.
-        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
-            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
-        allow_pickle: read weights from a pickle if there is no safetensors file.
-
-    Raises what ``load`` raises, WeightsError if the weights lack the head, and UsageError.
     """
 
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        max_seq_length: int | None = None,
-        device: str = "auto",
-        precision: AnswerPrecision = "auto",
-        allow_pickle: bool = False,
-    ) -> None:
-        opened = OpenedModel.of(
-            model, device=device, precision=precision, allow_pickle=allow_pickle
-        )
-        self.model = opened.with_head(BertForNextSentencePrediction)
-        self._take(opened, max_seq_length)
+    _heads = (BertForNextSentencePrediction, BertForNextSentencePrediction)
+
+    @spelled_out(PairOptions)
+    def __init__(self, model: str | Path, **options: Unpack[PairKeywords]) -> None:
+        given = PairOptions(**options)
+        self._open(model, given, given.max_seq_length)
 
     def predict(self, texts: Sequence[str], next_texts: Sequence[str]) -> list[dict[str, Any]]:
         """One answer a pair, in order: {"follows", "num_tokens", "truncated"}.

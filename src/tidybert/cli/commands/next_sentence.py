@@ -14,12 +14,12 @@ from tidybert.cli.output import print_json, print_line
 from tidybert.cli.text_job import answer_texts
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
-from tidybert.inference.options import OpeningOptions
+from tidybert.inference.options import LongestLengthOption, PairOptions
 from tidybert.options import values_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextSentenceFlags(flags.LongestLengthFlag, flags.AnswerFlags, flags.JsonFlag, flags.OutFlags):
+class NextSentenceFlags(LongestLengthOption, flags.AnswerFlags, flags.JsonFlag, flags.OutFlags):
     PANEL: ClassVar = "Other options"
 
     file: str | None = None
@@ -52,7 +52,7 @@ def next_sentence(
         raise UsageError("expected two sentences, A and B, or --file with pairs")
     job = NextSentenceJob(
         model=model,
-        options=values_of(given, flags.LongestLengthFlag, OpeningOptions),
+        options=values_of(given, PairOptions),
         read=read,
         skip_bad_rows=given.skip_bad_rows,
     )
