@@ -18,8 +18,6 @@ SIDES: Final = ("ours", "transformers")
 FLASH_SIDE: Final = "transformers-flash"
 
 Line = dict[str, Any]
-Samples = Mapping[str, Mapping[str, Sequence[float]]]
-"""By side and by quantity, one value a round."""
 Found = TypeVar("Found")
 
 
@@ -144,34 +142,32 @@ def in_turn(sides: Sequence[str], number: int) -> Sequence[str]:
 
 
 def take_rounds(
-    sides: Sequence[str], rounds: int, measure: Callable[[str], tuple[Mapping[str, float], str]]
-) -> Samples:
-    """Measure every side once a round: its values by quantity, and the rate that stderr shows."""
+    sides: Sequence[str], rounds: int, measure: Callable[[str], Mapping[str, float]]
+) -> dict[str, Any]:
+    """Measure the quantities of every side once a round; stderr shows the first of them.
+
+    Returns {"rounds", "samples" (by side and quantity, a value a round), "medians" (of those),
+    "ratios" (by quantity, the median of the rounds' ratios of the first side to the second)}.
+    """
     samples: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
     for number in range(rounds):
         for side in in_turn(sides, number):
-            values, rate = measure(side)
+            values = measure(side)
             for name, value in values.items():
                 samples[side].setdefault(name, []).append(value)
-            note(f"round {number + 1} of {rounds}: {side} {rate}")
-    return samples
-
-
-def summarize(samples: Samples) -> dict[str, Any]:
-    """The samples, their medians by side, and the first side's median ratios to the second."""
+            name, value = next(iter(values.items()))
+            note(f"round {number + 1} of {rounds}: {side}, {name} {figure(value)}")
     first, second = [*samples.values(), {}][:2]
     median = statistics.median
-    return {
-        "samples": samples,
-        "medians": {
-            side: {name: median(values) for name, values in quantities.items()}
-            for side, quantities in samples.items()
-        },
-        "ratios": {
-            name: median(mine / other for mine, other in zip(first[name], values, strict=True))
-            for name, values in second.items()
-        },
+    medians = {
+        side: {name: median(values) for name, values in quantities.items()}
+        for side, quantities in samples.items()
     }
+    ratios = {
+        name: median(mine / other for mine, other in zip(first[name], values, strict=True))
+        for name, values in second.items()
+    }
+    return {"rounds": rounds, "samples": samples, "medians": medians, "ratios": ratios}
 
 
 def timed(work: Callable[[], Found]) -> tuple[Found, float, float]:
@@ -220,39 +216,39 @@ class Results:
 
 
 def print_speed(
+    given: argparse.Namespace,
     title: str,
     result: Mapping[str, Any],
     rows: Mapping[str, str],
     remarks: Sequence[str] = (),
-    *,
-    as_json: bool,
-    other: str = "transformers",
 ) -> None:
-    """Print the medians and ratios of a result of ``summarize``, and where it was measured.
+    """Print the medians and ratios of ``take_rounds``: a row has the quantity of its name."""
+    columns = {**result["medians"], **({"ratio": result["ratios"]} if result["ratios"] else {})}
+    table = [
+        [name, *(figure(each[quantity]) for each in columns.values())]
+        for name, quantity in rows.items()
+    ]
+    heads = [each.replace(SIDES[0], "tidybert") for each in ("", *columns)]
+    print_table(given, title, result, heads, table, remarks)
 
-    ``rows`` has the quantity of each row by its name, ``other`` is the heading of the second side.
-    """
+
+def print_table(
+    given: argparse.Namespace,
+    title: str,
+    result: Mapping[str, Any],
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    remarks: Sequence[str] = (),
+) -> None:
+    """Print a table and where it was measured; with --json an object with every sample."""
     where = record()
-    if as_json:
-        print(json.dumps({**result, **where}))
+    if getattr(given, "json", False):
+        print(json.dumps({"title": title, **result, **where}))
         return
-    shown = [["", "tidybert"] if len(result["medians"]) == 1 else ["", "tidybert", other, "ratio"]]
-    for name, quantity in rows.items():
-        values = [found[quantity] for found in result["medians"].values()]
-        if result["ratios"]:
-            values.append(result["ratios"][quantity])
-        shown.append([name, *map(figure, values)])
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    print(f"{title}\n")
-    for first, *cells in shown:
-        right = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
-        print("  ".join([f"{first:<{widths[0]}}", *right]))
-    print("", *remarks, sep="\n")
-    threads = result.get("threads")
-    how = [f"medians of {count_of(result['rounds'], 'round')}"]
-    how += [count_of(threads, "thread")] if threads else []
+    how = [f"medians of {count_of(result['rounds'], 'round')}"] if "rounds" in result else []
+    how += [count_of(result["threads"], "thread")] if result.get("threads") else []
     how.append(f"{where['machine']['cpu']}, {count_of(where['machine']['cores'], 'core')}")
-    print("; ".join(how))
+    print(title, "", *markdown(heads, rows), "", *remarks, "; ".join(how), sep="\n")
     print(", ".join(f"{name} {number}" for name, number in where["versions"].items() if number))
 
 

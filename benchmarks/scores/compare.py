@@ -7,9 +7,8 @@ of its own and a line of --out; a stopped run continues from there.  All sides a
 last weights: none chooses its best step on the data that measures it.
 
 --defaults adds a side: tidybert with its own defaults for as many epochs, its head begun as a
-probe.  --same-start gives both sides the same first head and no dropout, so that only rounding can
-make their scores differ.  --precision bfloat16 trains both sides in mixed precision; scores are
-still computed in float32.
+probe.  --precision bfloat16 trains both sides in mixed precision; scores are still computed in
+float32.
 
 ner adds a side too: a linear model on frozen features, as in the paper's table 7.  squad has
 SQuADShifts (questions on Wikipedia and Reddit to train on, reviews to test) and SQuAD 2.0, split by
@@ -32,8 +31,7 @@ import numpy as np
 import torch
 
 from benchmarks.harness import datasets, processes, script
-from benchmarks.speed.finetune import measure
-from benchmarks.speed.finetune_work import FinetuneWork, metrics_of, with_dropout, work_of
+from benchmarks.speed.finetune import FinetuneWork, measure, metrics_of, work_of
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
@@ -44,7 +42,6 @@ from tidybert.metrics.entity_scores import TagCounts
 from tidybert.modeling import BertModel
 from tidybert.modeling.kernels.answer_layers import use_int8
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.training_arguments import TrainingArguments
 
 DEFAULTS: Final = "defaults"
 FROZEN: Final = "frozen"
@@ -71,9 +68,9 @@ def score_table(
     """Markdown rows: each metric of the jobs on every side, mean and deviation, in percent.
 
     ``sides`` has headings by side.  The common seeds of the ``compared`` sides count; another side
-    says if it has fewer.  ``timed``: also seconds and memory of the compared sides.
+    says if it has fewer.  ``timed``: also the compared sides' median seconds, ratio and memory.
     """
-    heads = ["task", "metric", *sides.values(), "seeds"]
+    heads, median = ["task", "metric", *sides.values(), "seeds"], statistics.median
     if timed:
         heads += ["s, tidybert", "s, transformers", "times as fast"]
         heads += ["MiB, tidybert", "MiB, transformers"]
@@ -88,7 +85,13 @@ def score_table(
             continue
         once = [str(len(seeds))]
         if timed:
-            once += _times([[by_side[side][seed] for seed in seeds] for side in compared])
+            lines = [[by_side[side][seed] for seed in seeds] for side in compared]
+            ratio = median(two["seconds"] / one["seconds"] for one, two in zip(*lines, strict=True))
+            seconds, memory = (
+                [f"{median(line[key] for line in side):.0f}" for side in lines]
+                for key in ("seconds", "peak_mib")
+            )
+            once += [*seconds, f"{ratio:.2f}", *memory]
         for number, metric in enumerate(datasets.JOBS[name].metrics):
             cells = []
             for found in by_side.values():
@@ -99,17 +102,6 @@ def score_table(
             rows.append(["" if number else name, metric, *cells])
             rows[-1] += [""] * len(once) if number else once
     return script.markdown(heads, rows)
-
-
-def _times(lines: Sequence[Sequence[script.Line]]) -> list[str]:
-    """Of two sides median seconds, the median ratio of a seed's seconds, and median memory."""
-    median = statistics.median
-    ratio = median(two["seconds"] / one["seconds"] for one, two in zip(*lines, strict=True))
-    seconds, memory = (
-        [f"{median(line[key] for line in side):.0f}" for side in lines]
-        for key in ("seconds", "peak_mib")
-    )
-    return [*seconds, f"{ratio:.2f}", *memory]
 
 
 # --- measurements
@@ -141,17 +133,12 @@ def measured_apart(side: str, work: FinetuneWork) -> dict[str, Any]:
     return processes.run_apart(function, side, asdict(work), work.threads)
 
 
-def prepared(work: FinetuneWork, folder: Path) -> FinetuneWork:
-    """The work with the weights that its job begins with, if they are its own."""
-    if work.job == "ChnSentiCorp":
-        vocabulary = datasets.data_folder() / "vocab/bert-base-chinese/vocab.txt"
-        tokenizer = BertTokenizer.from_file(vocabulary, do_lower_case=True)
-        config = BertConfig.from_name("mini", vocab_size=tokenizer.vocab_size)
-        chinese = write_random_model(folder / "chinese", config, tokenizer, seed=0)
-        return replace(work, model=str(chinese))
-    if work.job == "2.0":
-        return replace(work, model=f"{learned_on_shifts(work).name}/run")
-    return work
+def chinese_model(folder: Path) -> Path:
+    """A small model of random weights with the Chinese vocabulary."""
+    vocabulary = datasets.data_folder() / "vocab/bert-base-chinese/vocab.txt"
+    tokenizer = BertTokenizer.from_file(vocabulary, do_lower_case=True)
+    config = BertConfig.from_name("mini", vocab_size=tokenizer.vocab_size)
+    return write_random_model(folder / "chinese", config, tokenizer, seed=0)
 
 
 def write_random_model(
@@ -179,17 +166,6 @@ def learned_on_shifts(work: FinetuneWork) -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
-def with_one_start(work: FinetuneWork, folder: Path) -> FinetuneWork:
-    """The work from weights without dropout, with the head that our seed gives."""
-    # One step that moves no weight writes the head of this seed, drawn at random, for both sides.
-    arguments = TrainingArguments(
-        max_steps=1, learning_rate=1e-30, head_start="random", seed=work.seed
-    )
-    with with_dropout(replace(work, is_scored=False), 0.0) as without:
-        without.trained(arguments=arguments, out=folder / "start")
-    return replace(work, model=str(folder / "start"))
-
-
 def frozen_features(_side: str, given: dict[str, Any]) -> dict[str, Any]:
     """The scores of a linear model on the last four layers' states of a word's first piece."""
     from sklearn.linear_model import LogisticRegression
@@ -200,17 +176,14 @@ def frozen_features(_side: str, given: dict[str, Any]) -> dict[str, Any]:
     task, train, test = work.read()
     encoder, tokenizer = load(work.model)
 
+    def last_four(batch: Any) -> Any:
+        return torch.cat(encoder(batch.rows, output_hidden_states=True).hidden_states[-4:], dim=1)
+
     def vectors(examples: Sequence[Any]) -> Any:
         """(words, 4 H), in the order of the examples."""
         features = task.features(examples, tokenizer, work.max_seq_length)
-        rows = run_batches(
-            lambda batch: torch.cat(
-                encoder(batch.rows, output_hidden_states=True).hidden_states[-4:], dim=1
-            ),
-            features,
-            [len(one.input_ids) for one in features],
-            torch.device("cpu"),
-        )
+        lengths = [len(one.input_ids) for one in features]
+        rows = run_batches(last_four, features, lengths, torch.device("cpu"))
         starts = np.cumsum([0, *(len(one.words) for one in examples)])
         found = np.empty((starts[-1], rows[0].shape[1]), dtype=np.float32)
         for one, states in zip(features, rows, strict=True):
@@ -231,24 +204,23 @@ def main(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("group", choices=datasets.GROUPS)
     jobs = datasets.JOBS
     parser.add_argument("--tasks", nargs="+", choices=jobs, help="default: all of the group")
-    parser.add_argument("--num-examples", type=int, help="train on so many examples only")
-    parser.add_argument("--same-start", action="store_true", help="same first head, no dropout")
+    script.add_number(parser, "num-examples", None, "train on so many examples only")
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--defaults", action="store_true", help="also tidybert at its defaults")
     given = parser.parse_args()
-    mark = given.group + "-same-start" * given.same_start
-    mark += "-bfloat16" * (given.precision == "bfloat16")
-    extra = [FROZEN] if mark == "ner" else []
-    sides = [*script.SIDES, *extra, *([DEFAULTS] if given.defaults else [])]
+    mark = given.group + "-bfloat16" * (given.precision == "bfloat16")
+    sides = [*script.SIDES, *[FROZEN] * (mark == "ner"), *[DEFAULTS] * given.defaults]
     changes = {"max_steps": given.max_steps, "precision": given.precision}
-    if given.num_examples:
-        changes["num_examples"] = given.num_examples
+    changes |= {"num_examples": given.num_examples} if given.num_examples else {}
 
     def measured(side: str, name: str, seed: int) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
-            to = Path(folder)
-            work = prepared(work_of(name, given.model, seed=seed, **changes), to)
-            return measured_apart(side, with_one_start(work, to) if given.same_start else work)
+            work = work_of(name, given.model, seed=seed, **changes)
+            if name == "ChnSentiCorp":
+                work = replace(work, model=str(chinese_model(Path(folder))))
+            elif name == "2.0":
+                work = replace(work, model=f"{learned_on_shifts(work).name}/run")
+            return measured_apart(side, work)
 
     names = [name for name in datasets.GROUPS[given.group] if name in (given.tasks or jobs)]
     results = script.Results(given.out or Path(f"{mark}.jsonl"))
@@ -257,8 +229,8 @@ def main(parser: argparse.ArgumentParser) -> None:
     shown = {side: heading for side, heading in NAMES.items() if side in known}
     if DEFAULTS in shown:
         shown["ours"] = "tidybert at transformers' settings"
-    every, compared = list(datasets.GROUPS[given.group]), script.SIDES
-    table = score_table(every, results.lines, shown, compared=compared, timed=True)
+    every = list(datasets.GROUPS[given.group])
+    table = score_table(every, results.lines, shown, compared=script.SIDES, timed=True)
     script.show(table, given.write, mark)
 
 
@@ -277,9 +249,8 @@ def own_model(parser: argparse.ArgumentParser) -> None:
 
         python -m benchmarks own_model --seeds 3 --write docs/own-model.md
 
-    Both take tidybert's defaults.  Turns, --out and the dev metric are as in compare; CoNLL-2003 is
-    measured on its test part.  Each task is trained on a part, so that a run takes a few minutes on
-    two cores.
+    Both take tidybert's defaults; turns and --out are as in compare.  Each task is trained on a
+    part, so that a run takes a few minutes on two cores.
     """
     script.add_flags(parser, "model out write seeds max-steps", model="tidybert-small",
                      out=Path("own_model.jsonl"))  # fmt: skip
@@ -292,7 +263,7 @@ def own_model(parser: argparse.ArgumentParser) -> None:
 
     results, models = script.Results(given.out), (given.model, ORIGIN)
     take_in_turn(results, given.tasks, models, given.seeds, measured)
-    sides = {model: model for model in models}
+    sides = dict(zip(models, models, strict=True))
     table = score_table(list(SETTINGS), results.lines, sides, compared=models, timed=False)
     script.show(table, given.write, "own_model")
 
@@ -302,10 +273,10 @@ def own_model(parser: argparse.ArgumentParser) -> None:
 _INT8_DATA: Final = ("SST-2", "MRPC", "STS-B", "CoNLL-2003", "shifts")
 
 
-def in_both_precisions(name: str, model: str, num_examples: int, seed: int) -> dict[str, Any]:
+def in_both_precisions(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """The metrics of a job in both precisions, by one trained model."""
-    most = datasets.JOBS[name].num_examples or num_examples
-    work = work_of(name, model, seed=seed, num_examples=min(num_examples, most))
+    most = min(datasets.JOBS[name].num_examples or given.num_examples, given.num_examples)
+    work = work_of(name, given.model, seed=given.seed, num_examples=most)
     _, train, test = work.read()
     trained = work.trained()
     found = {"float32": metrics_of(trained, test)}
@@ -325,16 +296,15 @@ def int8(parser: argparse.ArgumentParser) -> None:
     measurement is a line of --out, and a stopped run continues from there.
     """
     script.add_flags(parser, "model out write", out=Path("int8.jsonl"))
-    jobs, most = datasets.JOBS, script.at_least(1)
+    jobs = datasets.JOBS
     parser.add_argument("--data", nargs="+", default=list(_INT8_DATA), choices=jobs)
-    parser.add_argument("--num-examples", type=most, default=3200, help="to train on")
-    parser.add_argument("--seed", type=int, default=1)
+    script.add_number(parser, "num-examples", 3200, "to train on")
+    script.add_number(parser, "seed", 1)
     given = parser.parse_args()
     results = script.Results(given.out)
     for name in given.data:
-        work = (name, given.model, given.num_examples, given.seed)
         key = {"data": name, "model": given.model, "seed": given.seed}
-        results.take(key, partial(in_both_precisions, *work))
+        results.take(key, partial(in_both_precisions, name, given))
     rows = []
     for line in results.lines:
         metric = jobs[line["data"]].metrics[0]

@@ -8,8 +8,8 @@ its layers and a new head.  All learn from the same labelled texts, which SETTIN
 --few the labelled texts are 300, and a third student has 5,000 texts without labels too.
 
 RUNs are kept under --runs, so a stopped script goes on.  Texts a second are those of finished RUNs
-that answer the test texts in turn, the best of three rounds.  --weight and --temperature are of the
-teacher, to choose the defaults; --dev measures on examples held out of the training part.
+that answer the test texts in turn, the median of three rounds.  --weight and --temperature are of
+the teacher, to choose the defaults; --dev measures on examples held out of the training part.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness import datasets, script
-from benchmarks.speed.finetune_work import metrics_of
+from benchmarks.speed.finetune import metrics_of
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.run_job import run_finetuning
@@ -53,88 +53,77 @@ SETTINGS: Final = {
 FEW: Final = Setting(300, 10, num_unlabelled=5000)
 
 
-@dataclass(frozen=True)
-class Student:
-    """A side of a data set, with one seed; the teacher is one of them."""
-
-    name: str
-    side: str
-    seed: int
-    setting: Setting
-    given: argparse.Namespace
-
-    @property
-    def run(self) -> Path:
-        """The RUN; those of a teacher are named by its weight and temperature too."""
-        parts = [self.name, self.side, str(self.setting.num_labelled), str(self.seed)]
-        if self.side != TEACHER:
-            parts.append(str(self.given.num_layers))
-        if self.side in (TAUGHT, MORE):
-            parts += [f"{self.given.weight:g}", f"{self.given.temperature:g}"]
-        return Path(self.given.runs) / "--".join(parts).replace(" ", "_")
-
-    def test(self) -> list[Any]:
-        """The examples to measure on."""
-        examples = datasets.examples_of(self.name, "dev")
-        return datasets.drawn(examples, self.setting.num_test, 0)
-
-    def measured(self) -> script.Line:
-        """The scores of the RUN, which is trained if it is not there."""
-        every, job = datasets.examples_of(self.name, "train"), datasets.JOBS[self.name]
-        pool = datasets.drawn(every, len(every), self.seed)
-        labelled, rest = pool[: self.setting.num_labelled], pool[self.setting.num_labelled :]
-        test = self.test()
-        if self.given.dev:
-            rest, test = rest[:-1000], rest[-1000:]
-        seconds = 0.0
-        if not is_finished(self.run):
-            more = rest[: self.setting.num_unlabelled] if self.side == MORE else []
-            _, seconds, _ = script.timed(partial(self._train, labelled, more, job))
-        found = metrics_of(FinetunedModel.of_run(self.run), test)
-        return {**{each: found[each] for each in job.metrics}, "seconds": seconds}
-
-    def _train(self, labelled: Sequence[Any], more: Sequence[Any], job: datasets.Job) -> None:
-        """Train, with the last weights."""
-        setting, given, task = self.setting, self.given, task_class(job.task)
-        teacher = Student(self.name, TEACHER, self.seed, setting, given).run
-        taught = {
-            "teacher": teacher,
-            "teacher_weight": given.weight,
-            "teacher_temperature": given.temperature,
-            "unlabelled": more or None,
-        }
-        arguments = TrainingArguments(
-            num_train_epochs=setting.epochs_with_more if more else setting.num_train_epochs,
-            train_batch_size=setting.train_batch_size,
-            pooling="cls" if job.task == "classify" else None,
-            seed=TrainingArguments.seed + self.seed,
-        )
-        work = FinetuningJob(
-            task.from_examples(labelled),
-            given.model if self.side == TEACHER else teacher,
-            labelled,
-            None,
-            arguments,
-            max_seq_length=job.max_seq_length,
-            num_layers=None if self.side == TEACHER else given.num_layers,
-            out=self.run,
-            resume=self.run.exists(),
-            **(taught if self.side in (TAUGHT, MORE) else {}),
-        )
-        run_finetuning(work, Reporter(script.note, str))
+def run_of(name: str, side: str, seed: int, setting: Setting, given: argparse.Namespace) -> Path:
+    """The RUN of a side; those of a taught student are named by weight and temperature too."""
+    parts = [name, side, str(setting.num_labelled), str(seed)]
+    parts += [] if side == TEACHER else [str(given.num_layers)]
+    if side in (TAUGHT, MORE):
+        parts += [f"{given.weight:g}", f"{given.temperature:g}"]
+    return Path(given.runs) / "--".join(parts).replace(" ", "_")
 
 
-def speeds(students: Sequence[Student]) -> script.Line:
-    """Test texts a second of each side's RUN, in turn, the best of three rounds."""
-    test = students[0].test()
-    best = {one.side: 0.0 for one in students}
-    runs = {one.side: FinetunedModel.of_run(one.run) for one in students}
-    for _ in range(3):
-        for side, one in runs.items():
-            features = one.task.features(test, one.tokenizer, one.max_seq_length)
-            _, seconds, _ = script.timed(partial(run_features, one.task, one.model, features))
-            best[side] = max(best[side], len(test) / seconds)
-    return best
+def test_examples(name: str, setting: Setting) -> list[Any]:
+    """The examples to measure on."""
+    return datasets.drawn(datasets.examples_of(name, "dev"), setting.num_test, 0)
+
+
+def measured(
+    name: str, side: str, seed: int, setting: Setting, given: argparse.Namespace
+) -> script.Line:
+    """The scores of the RUN, which is trained if it is not there."""
+    every, job = datasets.examples_of(name, "train"), datasets.JOBS[name]
+    pool = datasets.drawn(every, len(every), seed)
+    labelled, rest = pool[: setting.num_labelled], pool[setting.num_labelled :]
+    test = rest[-1000:] if given.dev else test_examples(name, setting)
+    rest = rest[:-1000] if given.dev else rest
+    more = rest[: setting.num_unlabelled] if side == MORE else []
+    run, teacher = (run_of(name, each, seed, setting, given) for each in (side, TEACHER))
+    given_too: dict[str, Any] = {}
+    if side != TEACHER:
+        given_too["num_layers"] = given.num_layers
+    if side in (TAUGHT, MORE):
+        given_too |= {"teacher": teacher, "teacher_weight": given.weight}
+        given_too |= {"teacher_temperature": given.temperature, "unlabelled": more or None}
+    arguments = TrainingArguments(
+        num_train_epochs=setting.epochs_with_more if more else setting.num_train_epochs,
+        train_batch_size=setting.train_batch_size,
+        pooling="cls" if job.task == "classify" else None,
+        seed=TrainingArguments.seed + seed,
+    )
+    work = FinetuningJob(
+        task_class(job.task).from_examples(labelled),
+        given.model if side == TEACHER else teacher,
+        labelled,
+        None,
+        arguments,
+        max_seq_length=job.max_seq_length,
+        out=run,
+        resume=run.exists(),
+        **given_too,
+    )
+    seconds = 0.0
+    if not is_finished(run):
+        train = partial(run_finetuning, work, Reporter(script.note, str))
+        _, seconds, _ = script.timed(train)
+    found = metrics_of(FinetunedModel.of_run(run), test)
+    return {**{each: found[each] for each in job.metrics}, "seconds": seconds}
+
+
+def speeds(
+    name: str, sides: Sequence[str], setting: Setting, given: argparse.Namespace
+) -> script.Line:
+    """Test texts a second of each side's RUN, medians of three rounds."""
+    test = test_examples(name, setting)
+    runs = {side: FinetunedModel.of_run(run_of(name, side, 0, setting, given)) for side in sides}
+
+    def measure(side: str) -> dict[str, float]:
+        one = runs[side]
+        features = one.task.features(test, one.tokenizer, one.max_seq_length)
+        _, seconds, _ = script.timed(partial(run_features, one.task, one.model, features))
+        return {"texts/s": len(test) / seconds}
+
+    medians = script.take_rounds(sides, 3, measure)["medians"]
+    return {side: found["texts/s"] for side, found in medians.items()}
 
 
 def table(results: script.Results, sides: Sequence[str]) -> list[str]:
@@ -158,23 +147,23 @@ def main(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", nargs="+", default=list(SETTINGS), choices=jobs)
     parser.add_argument("--few", action="store_true", help="300 labels, and 5,000 texts without")
     parser.add_argument("--sides", nargs="+", default=None)
-    parser.add_argument("--num-layers", type=int, default=3)
+    script.add_number(parser, "num-layers", 3)
     parser.add_argument("--weight", type=float, default=default.teacher_weight)
     parser.add_argument("--temperature", type=float, default=default.teacher_temperature)
     parser.add_argument("--dev", action="store_true", help="measure on a held-out part of train")
     parser.add_argument("--runs", default="distill_runs", help="folder of the RUNs")
     given = parser.parse_args()
-    sides = given.sides or [TEACHER, ALONE, TAUGHT, *([MORE] if given.few else [])]
+    sides = given.sides or [TEACHER, ALONE, TAUGHT, *[MORE] * given.few]
     results = script.Results(given.out)
-    settings = {name: FEW if given.few else SETTINGS[name] for name in given.data}
-    for name, setting in settings.items():
+    for name in given.data:
+        setting = FEW if given.few else SETTINGS[name]
         for seed in range(given.seeds):
             for side in sides:
                 key = {"data": name, "side": side, "seed": seed}
                 if side in (TAUGHT, MORE):
                     key |= {"weight": given.weight, "temperature": given.temperature}
-                results.take(key, Student(name, side, seed, setting, given).measured)
-    for name, setting in settings.items() if not given.dev else ():
-        students = [Student(name, side, 0, setting, given) for side in sides[:3]]
-        results.take({"data": name, "side": "speed"}, partial(speeds, students))
+                results.take(key, partial(measured, name, side, seed, setting, given))
+        if not given.dev:
+            key = {"data": name, "side": "speed"}
+            results.take(key, partial(speeds, name, sides[:3], setting, given))
     script.show(table(results, sides), given.write, "distill_few" if given.few else "distill")

@@ -98,22 +98,21 @@ def flipped_found(name: str, rate: float, seed: int, given: argparse.Namespace) 
 
 def errors_table(results: script.Results) -> list[str]:
     """Markdown rows: precision at the number flipped, and what each list has, in percent."""
-    sides = {"tidybert": "tidybert", **{name: f"cleanlab, {name}" for name in RANKINGS}}
-    heads = ["data", "flipped", "probe agrees", *sides.values()]
-    heads += ["tidybert lists", "of the flipped", "cleanlab lists", "of the flipped"]
-    lists = product(("tidybert", "find_label_issues"), ("listed", "found"))
-    cells = [*(("precision", side) for side in sides), *((key, side) for side, key in lists)]
+    cells = {"tidybert": ("precision", "tidybert")}
+    cells |= {f"cleanlab, {name}": ("precision", name) for name in RANKINGS}
+    for said, side in (("tidybert", "tidybert"), ("cleanlab", "find_label_issues")):
+        cells |= {f"{said} lists": ("listed", side), f"{said}'s, of the flipped": ("found", side)}
     rows = []
     for name, rate in product(DATA_SETS, RATES):
         if lines := results.where(data=name, rate=rate):
             agreement = statistics.mean(100 * line["agreement"] for line in lines)
             rows.append([name, f"{rate:.0%}", f"{agreement:.1f}"])
-            for key, side in cells:
+            for key, side in cells.values():
                 values = [line[key][side] for line in lines if side in line[key]]
                 mean = statistics.mean(values) if values else None
                 shown = "" if mean is None else f"{100 * mean:.1f}"
                 rows[-1].append(f"{mean:.0f}" if shown and key == "listed" else shown)
-    return script.markdown(heads, rows)
+    return script.markdown(["data", "flipped", "probe agrees", *cells], rows)
 
 
 def label_errors(parser: argparse.ArgumentParser) -> None:
@@ -131,7 +130,7 @@ def label_errors(parser: argparse.ArgumentParser) -> None:
     run continues from there.
     """
     script.add_flags(parser, "model out write seeds", out=Path("label-errors.jsonl"))
-    parser.add_argument("--size", type=int, default=2000)
+    script.add_number(parser, "size", 2000, "training texts")
     parser.add_argument("--cleanlab", help="Python of an environment that has cleanlab")
     given = parser.parse_args()
     results = script.Results(given.out)
@@ -194,7 +193,7 @@ def suggested_labels(parser: argparse.ArgumentParser) -> None:
     script.add_flags(parser, "model out write seeds", out=Path("suggested-labels.jsonl"))
     numbers = {"pool": 2000, "num_test": 1000, "start": 100, "step": 50, "rounds": 4}
     for name, default in numbers.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
+        script.add_number(parser, name.replace("_", "-"), default)
     given = parser.parse_args()
     settings = {name: getattr(given, name) for name in ("model", *numbers)}
     names, results = DATA_SETS[:2], script.Results(given.out)

@@ -102,11 +102,10 @@ class TransformersTrainer:
 
     def _encoded(self, texts: Sequence[Any], labels: Sequence[str]) -> list[dict[str, Any]]:
         cut = {"truncation": True, "max_length": self.length}
-        rows = [[text] if isinstance(text, str) else text for text in texts]
-        numbers = map(self.names.index, labels)
+        rows = ([text] if isinstance(text, str) else text for text in texts)
         return [
-            {**self.tokenizer(*row, **cut), "label": number}
-            for row, number in zip(rows, numbers, strict=True)
+            {**self.tokenizer(*row, **cut), "label": self.names.index(label)}
+            for row, label in zip(rows, labels, strict=True)
         ]
 
 
@@ -165,9 +164,8 @@ def parts(name: str, size: int | str, seed: int) -> tuple[list[Any], list[Any]]:
         return example.tags or () if isinstance(example, TaggedExample) else (example.label,)
 
     known = {label for one in train for label in labels(one)}
-    return train, datasets.drawn(
-        [one for one in test if known.issuperset(labels(one))], NUM_TEST, 0
-    )
+    test = [one for one in test if known.issuperset(labels(one))]
+    return train, datasets.drawn(test, NUM_TEST, 0)
 
 
 def of_each_class(examples: Sequence[Any], shots: int, seed: int) -> list[Any]:
@@ -208,43 +206,43 @@ def tables(results: script.Results) -> list[str]:
 
 
 def table(lines: Sequence[script.Line]) -> list[str]:
-    """The accuracy of each measured side, mean and deviation over the draws."""
+    """The accuracy of each measured side, mean and deviation over the draws, and over the data.
+
+    A mean over the data has all draws of the side that has the most, or is empty.
+    """
     rows, sides = [], [side for side in SIDES if any(line["side"] == side for line in lines)]
     for size in sorted({line["size"] for line in lines}, key=lambda of: int(str(of).split()[0])):
         of_size = [line for line in lines if line["size"] == size]
-        for name in sorted({line["data"] for line in of_size}):
-            found = [
-                [line["accuracy"] for line in of_size if (line["data"], line["side"]) == (name, of)]
-                for of in sides
-            ]
-            most = max(map(len, found))
+        # By data and side, the accuracy of each draw.
+        found: dict[str, dict[str, dict[int, float]]] = {
+            name: {side: {} for side in sides} for name in sorted({e["data"] for e in of_size})
+        }
+        for line in of_size:
+            found[line["data"]][line["side"]][line["seed"]] = line["accuracy"]
+        for name, draws in found.items():
+            most = max(map(len, draws.values()))
             # A figure of fewer draws says so.
             cells = [
-                script.percent(each) + (f" ({len(each)})" if 0 < len(each) < most else "")
-                for each in found
+                script.percent(list(each.values()))
+                + (f" ({len(each)})" if 0 < len(each) < most else "")
+                for each in draws.values()
             ]
             rows.append([name, f"{size}", f"{most}", *cells])
-        rows += mean_row(of_size, sides)
-    return script.markdown(["data", "texts", "draws", *sides], rows) if rows else []
-
-
-def mean_row(lines: Sequence[script.Line], sides: Sequence[str]) -> list[list[str]]:
-    """The means over all draws of the side that has the most; empty where a side lacks one."""
-    lines = [line for line in lines if line["data"] not in TAGGED]
-    draws = {side: {(e["data"], e["seed"]) for e in lines if e["side"] == side} for side in sides}
-    whole = max(draws.values(), key=len)
-    if not whole:
-        return []
-    names = {name for name, _ in whole}
-    cells = []
-    for side in sides:
-        scores = [
-            [e["accuracy"] for e in lines if (e["data"], e["side"]) == (name, side)]
-            for name in names
+        classified = [draws for name, draws in found.items() if name not in TAGGED]
+        keys = {
+            side: {(at, seed) for at, draws in enumerate(classified) for seed in draws[side]}
+            for side in sides
+        }
+        whole = max(keys.values(), key=len)
+        some = [draws for at, draws in enumerate(classified) if at in {at for at, _ in whole}]
+        means = [
+            f"{100 * statistics.mean(statistics.mean(draws[side].values()) for draws in some):.1f}"
+            if keys[side] >= whole and whole
+            else ""
+            for side in sides
         ]
-        mean = statistics.mean(map(statistics.mean, scores)) if draws[side] >= whole else None
-        cells.append("" if mean is None else f"{100 * mean:.1f}")
-    return [[f"mean of {len(names)}", f"{lines[0]['size']}", "", *cells]]
+        rows += [[f"mean of {len(some)}", f"{size}", "", *means]] if whole else []
+    return script.markdown(["data", "texts", "draws", *sides], rows) if rows else []
 
 
 def main(parser: argparse.ArgumentParser) -> None:
@@ -254,7 +252,7 @@ def main(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--shots", nargs="+", type=int, default=[], help="texts of each class")
     parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all that can run")
     parser.add_argument("--setfit", help="the python of an environment that has SetFit")
-    parser.add_argument("--draws", type=int, default=1)
+    script.add_number(parser, "draws", 1)
     given = parser.parse_args()
     # What the checks find in a small draw is not the subject here.
     warnings.simplefilter("ignore")

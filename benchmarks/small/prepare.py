@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import torch
 
-from benchmarks.harness.script import at_least, markdown
+from benchmarks.harness.script import add_number, at_least, markdown
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.weights import from_huggingface
@@ -36,7 +36,7 @@ def main(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("texts", nargs="+", type=Path, metavar="TEXTS", help="as build-corpus")
     parser.add_argument("--out", type=Path, required=True, help="folder of all results")
     parser.add_argument("--model", default="minilm", help="MODEL whose weights it begins with")
-    parser.add_argument("--size", type=at_least(1), default=20_000, help="tokens to keep")
+    add_number(parser, "size", 20_000, "tokens to keep")
     parser.add_argument(
         "--compare", type=at_least(1), nargs="*", default=[16_000], help="other sizes to measure"
     )
@@ -57,29 +57,29 @@ def main(parser: argparse.ArgumentParser) -> None:
 
 def write_start(origin: ModelDirectory, given: argparse.Namespace, directory: Path) -> None:
     """Print the table of vocabularies, and write the MODEL with one of them."""
-    counted, measured = sampled(given.texts)
-    counts = token_counts(origin.tokenizer, counted)
+    counted: list[str] = []
+    measured: list[str] = []
+    for number, document in enumerate(read_documents(given.texts)):
+        if number % _EVERY < 2:
+            (measured if number % _EVERY else counted).extend(document)
+    tokenizer = origin.tokenizer
+    ids, _ = tokenizer.encode_flat(counted, add_special_tokens=False)
+    counts = np.bincount(ids, minlength=tokenizer.vocab_size)
     rows = []
-    for size in sorted({*given.compare, given.size, origin.tokenizer.vocab_size}, reverse=True):
-        kept = kept_tokens(origin.tokenizer, counts, size)
-        rows.append([f"{size:,}", *figures(origin, kept, measured)])
+    for size in sorted({*given.compare, given.size, tokenizer.vocab_size}, reverse=True):
+        rows.append([f"{size:,}", *figures(origin, kept_tokens(tokenizer, counts, size), measured)])
     print("\n".join(markdown(list(_COLUMNS), rows)), flush=True)
-    save_with_tokens(origin, kept_tokens(origin.tokenizer, counts, given.size), directory)
-
-
-def sampled(texts: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """The paragraphs of every 20th document, and of every 20th one beside it."""
-    parts: tuple[list[str], list[str]] = ([], [])
-    for number, document in enumerate(read_documents(texts)):
-        if number % _EVERY < len(parts):
-            parts[number % _EVERY].extend(document)
-    return parts
-
-
-def token_counts(tokenizer: BertTokenizer, texts: Sequence[str]) -> np.ndarray:
-    """(V,) int64: how often each token occurs in the texts."""
-    ids, _ = tokenizer.encode_flat(texts, add_special_tokens=False)
-    return np.bincount(ids, minlength=tokenizer.vocab_size)
+    kept = kept_tokens(tokenizer, counts, given.size)
+    state = dict(from_huggingface(origin.tensors(), origin.config).tensors)
+    state[_WORD_EMBEDDINGS] = state[_WORD_EMBEDDINGS][torch.from_numpy(kept)]
+    save_model_directory(
+        directory,
+        model_state=state,
+        config=replace(origin.config, vocab_size=len(kept)),
+        tokenizer=with_tokens(tokenizer, kept),
+        metadata=ModelMetadata(task="pretrain"),
+        architecture="BertModel",
+    )
 
 
 def kept_tokens(tokenizer: BertTokenizer, counts: np.ndarray, size: int) -> np.ndarray:
@@ -122,18 +122,4 @@ def with_tokens(tokenizer: BertTokenizer, kept: Iterable[int]) -> BertTokenizer:
         tokenizer.do_lower_case,
         strip_accents=tokenizer.strip_accents,
         tokenize_chinese_chars=tokenizer.tokenize_chinese_chars,
-    )
-
-
-def save_with_tokens(origin: ModelDirectory, kept: np.ndarray, directory: Path) -> None:
-    """Write a MODEL with some of the tokens; all other weights stay the same."""
-    state = dict(from_huggingface(origin.tensors(), origin.config).tensors)
-    state[_WORD_EMBEDDINGS] = state[_WORD_EMBEDDINGS][torch.from_numpy(kept)]
-    save_model_directory(
-        directory,
-        model_state=state,
-        config=replace(origin.config, vocab_size=len(kept)),
-        tokenizer=with_tokens(origin.tokenizer, kept),
-        metadata=ModelMetadata(task="pretrain"),
-        architecture="BertModel",
     )

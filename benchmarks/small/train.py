@@ -12,24 +12,270 @@ pack_model takes a finished RUN.  The rate falls in the last fifth of the steps:
 and to finish resume with --change --max-steps N, where N is a quarter more than the steps that are
 done.  On a GPU take larger steps: --device cuda --tokens-per-step 131072 --micro-batch 131072
 --teacher-sentences 512 --learning-rate 1.5e-3 --last-teacher-weight 20.
+
+Each step draws sentences of the corpus beside its masked ones.  The teacher's vector is the mean of
+its last states, as sentence-transformers takes it.  The loss is 1 minus the cosine to it, of the
+pooler's output and of the mean of the last states.  The teacher reads the sentences as the step
+needs them, which costs less than storing vectors: it sees each one once, forward only.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from benchmarks.harness.script import at_least
-from benchmarks.small.teaching import TaughtObjective, Teaching
-from tidybert.checkpoints.model_directory import ModelDirectory
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from benchmarks.harness.script import add_number
+from benchmarks.scores.words import answered, figures, read_sentences
+from benchmarks.small.sentences import Drawn, DrawnAhead, Sentences, drawn
+from tidybert import MaskFiller, load
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.cli.commands.pretraining.pretrain import shown_training
 from tidybert.cli.output import note
+from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.modeling import BertForPreTraining, BertModel, Rows
+from tidybert.modeling.rows import pooled
+from tidybert.options import MEASURE, STEPS
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
-from tidybert.pretraining.pretraining_arguments import PretrainingArguments
+from tidybert.pretraining.batches.masked_rows import MaskedRows
+from tidybert.pretraining.batches.stream import StepBatches
+from tidybert.pretraining.pretraining_arguments import DECAY_SHARE, PretrainingArguments
 from tidybert.pretraining.pretraining_job import PretrainingJob
+from tidybert.pretraining.pretraining_objective import PretrainingObjective, Take
 from tidybert.pretraining.pretraining_run import run_pretraining
+from tidybert.training.objective import Work
+from tidybert.training.precision import autocast
+from tidybert.training.reports import Measured
+from tidybert.training.runs.run_checkpoints import RunIdentity, TrainingState, weights_sha256
+from tidybert.training.runs.run_record import snapshot
+
+Device = torch.device | str
+
+_WHOLE: Final = 1 / 6
+"""Of the sequences with fewer masks, those with none."""
+_HELD_OUT: Final = 1000
+_PER_BATCH: Final = 50
+
+
+@dataclass(frozen=True)
+class Teaching:
+    """Where the sentences and their vectors come from; recorded in arguments.json.
+
+    teacher: a MODEL.  teacher_weight: of the sum of both losses, beside those of words and pairs.
+    last_teacher_weight: the same in the last fifth of the steps, while the rate falls.
+    teacher_sentences: texts in each step, and as many with masked words.  fewer_share: of a step's
+    sequences, those that keep a random share of their masked words.
+    """
+
+    teacher: str
+    teacher_weight: float
+    last_teacher_weight: float
+    teacher_sentences: int
+    fewer_share: float
+
+
+class Teacher:
+    """A frozen encoder and the vectors that it gives."""
+
+    def __init__(self, model: str, device: Device) -> None:
+        self.network, _ = load(model)
+        self.network.to(device)
+        self.device = device
+
+    def vectors(self, rows: Rows) -> Tensor:
+        """(B, H): the mean of the last states, on the device."""
+        rows = rows.to(self.device)
+        with torch.no_grad():
+            return pooled(self.network(rows).last_hidden_state, rows, "mean").float()
+
+
+def cosines(encoder: BertModel, rows: Rows, wanted: Tensor) -> Tensor:
+    """(2, B): the cosines of the pooler's output and of the mean to vectors (B, H)."""
+    found = encoder(rows)
+    mean = pooled(found.last_hidden_state, rows, "mean")
+    return torch.stack(
+        [functional.cosine_similarity(each.float(), wanted) for each in (found.pooler_output, mean)]
+    )
+
+
+def with_masks(batch: MaskedRows, is_kept: Tensor) -> MaskedRows:
+    """The batch with only those of its masked tokens that ``is_kept`` (M,) names."""
+    rows, positions, labels = batch.rows, batch.masked_lm_positions, batch.masked_lm_labels
+    ids = rows.input_ids.index_copy(0, positions[~is_kept], labels[~is_kept])
+    return replace(
+        batch,
+        rows=replace(rows, input_ids=ids),
+        masked_lm_positions=positions[is_kept],
+        masked_lm_labels=labels[is_kept],
+    )
+
+
+def fewer_masks(batch: MaskedRows, share: float, numbers: np.random.Generator) -> MaskedRows:
+    """The batch where a share of the sequences keeps a random share of its masked tokens."""
+    count = batch.rows.num_sequences
+    some = numbers.uniform(-_WHOLE / (1 - _WHOLE), 1, count)
+    kept = np.where(numbers.random(count) < share, some, 1.0)
+    sequence = np.repeat(np.arange(count), batch.rows.lengths)[batch.masked_lm_positions.numpy()]
+    return with_masks(batch, torch.from_numpy(numbers.random(len(sequence)) < kept[sequence]))
+
+
+@dataclass(frozen=True)
+class TaughtBatches(StepBatches):
+    """A step's share with the sentences that it learns from the teacher, and their weight."""
+
+    student_rows: Rows
+    teacher_rows: Rows
+    teacher_weight: float
+
+
+class TaughtObjective(PretrainingObjective):
+    """Pre-training with a teacher, in one process.
+
+    Each evaluation writes the model to ``latest``, as a MODEL that pack_model takes; the run begins
+    with ``start``.
+    """
+
+    model: BertForPreTraining
+
+    def __init__(
+        self,
+        model: BertForPreTraining,
+        take: Take,
+        *given: Any,
+        teaching: Teaching,
+        corpus: Path,
+        latest: Path,
+        start: ModelDirectory,
+        max_seq_length: int,
+        **named: Any,
+    ) -> None:
+        super().__init__(model, partial(self._taken, take), *given, **named)
+        self.teaching, self.latest, self.start = teaching, latest, start
+        self._given = (corpus, teaching.teacher, max_seq_length, self.arguments.seed)
+        self.sentences = Sentences(TokenCorpus(corpus), *self._given[1:])
+        self.teacher = Teacher(teaching.teacher, self.device)
+        held_out = Sentences(TokenCorpus(corpus, "held-out"), teaching.teacher, max_seq_length, 0)
+        # The same texts each time.
+        texts = [held_out.draw(number, _PER_BATCH) for number in range(_HELD_OUT // _PER_BATCH)]
+        self.held_out = [
+            (mine.to(self.device), self.teacher.vectors(theirs)) for mine, theirs in texts
+        ]
+        most = self.settings.num_steps
+        self._first_of_last = most - int(most * DECAY_SHARE)
+        self._drawn: Callable[[int], Drawn] = partial(
+            drawn, self.sentences, count=teaching.teacher_sentences
+        )
+
+    def identity(self, of_plan: RunIdentity) -> RunIdentity:
+        """The plan's, the teacher and how it teaches."""
+        return replace(
+            of_plan,
+            settings={**of_plan.settings, **vars(self.teaching)},
+            contents={**of_plan.contents, "teacher": weights_sha256(self.teacher.network)},
+            kinds={
+                **of_plan.kinds,
+                "teacher_weight": STEPS,
+                "last_teacher_weight": STEPS | MEASURE,
+                "teacher_sentences": STEPS,
+                "fewer_share": STEPS,
+            },
+        )
+
+    @contextmanager
+    def at_work(self, state: TrainingState) -> Iterator[None]:
+        """Within the block processes draw the next steps' texts while a GPU computes."""
+        if self.device.type != "cuda":
+            with super().at_work(state):
+                yield
+            return
+        here = self._drawn
+        count, most = self.teaching.teacher_sentences, self.settings.num_steps
+        with super().at_work(state), closing(DrawnAhead(self._given, count, most)) as ahead:
+            self._drawn = ahead.take
+            try:
+                yield
+            finally:
+                self._drawn = here
+
+    def _taken(self, take: Take, step: int, position: Any) -> TaughtBatches:
+        """The step's instances, some with fewer masks, and its texts."""
+        taken, texts = take(step, position), self._drawn(step)
+        numbers = np.random.default_rng([self.arguments.seed, step, len(taken.batches)])
+        batches = [fewer_masks(each, self.teaching.fewer_share, numbers) for each in taken.batches]
+        batches.append(texts.masked)
+        words = sum(len(each.masked_lm_labels) for each in batches)
+        taken = replace(taken, batches=batches, counts={**taken.counts, "mlm": words})
+        given = self.teaching
+        is_last = step >= self._first_of_last
+        weight = given.last_teacher_weight if is_last else given.teacher_weight
+        return TaughtBatches(**vars(taken), student_rows=texts.student_rows,
+                             teacher_rows=texts.teacher_rows, teacher_weight=weight)  # fmt: skip
+
+    def is_other(self, step: int) -> bool:
+        """Also whether the teacher's last weight begins, which the loss leaps with."""
+        return super().is_other(step) or step == self._first_of_last
+
+    def _pinned(self, step: int, position: Any) -> StepBatches:
+        taken: Any = super()._pinned(step, position)
+        pinned: TaughtBatches = replace(
+            taken,
+            student_rows=taken.student_rows.each(Tensor.pin_memory),
+            teacher_rows=taken.teacher_rows.each(Tensor.pin_memory),
+        )
+        return pinned
+
+    def add_gradients(self, work: Work, numbers: torch.Generator) -> Tensor:
+        """Also add the teacher's; the last two figures are the sums of the cosines."""
+        known = super().add_gradients(work, numbers)
+        taken: TaughtBatches = work.batches
+        with autocast(self.device, self.is_mixed):
+            wanted = self.teacher.vectors(taken.teacher_rows)
+            found = cosines(self.model.bert, taken.student_rows.to(self.device), wanted)
+        loss = taken.teacher_weight * (1 - found.mean(1)).sum()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return torch.cat([known, found.detach().sum(1)])
+
+    def measured(self, step: int, work: Work, figures: Sequence[float], seconds: float) -> Measured:
+        """Also the mean cosines."""
+        means = torch.tensor(figures[-2:]) / self.teaching.teacher_sentences
+        found = super().measured(step, work, figures[:-2], seconds)
+        loss = found.loss + work.batches.teacher_weight * float((1 - means).sum())
+        return replace(found, loss=loss, figures={**found.figures, **_named(means)})
+
+    def evaluate(self) -> dict[str, Any]:
+        """Also the cosines on held-out sentences, and the hundred masked words of cloze."""
+        found = super().evaluate()
+        with torch.no_grad(), autocast(self.device, self.is_mixed):
+            parts = [cosines(self.model.bert, *each) for each in self.held_out]
+        means = torch.cat(parts, 1).mean(1)
+        loss = found["loss"] + self.teaching.last_teacher_weight * float((1 - means).sum())
+        found |= {"loss": loss, **_named(means)}
+        save_model_directory(
+            self.latest,
+            model_state=snapshot(self.model.state_dict()),
+            config=self.start.config,
+            tokenizer=self.start.tokenizer,
+            metadata=ModelMetadata(task="pretrain", metrics=found),
+            architecture=BertForPreTraining.__name__,
+        )
+        answers = answered(MaskFiller(self.latest, device="cpu"), read_sentences())
+        named = {f"cloze_{name.replace(' ', '_')}": each for name, each in figures(answers).items()}
+        return found | named
+
+
+def _named(means: Tensor) -> dict[str, float]:
+    return dict(zip(("cls_cosine", "mean_cosine"), means.tolist(), strict=True))
+
+
+# --- the command
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -43,6 +289,13 @@ class TaughtJob(PretrainingJob):
         return {**super().recorded_too, **vars(self.teaching)}
 
 
+_DEFAULTS: Final = {
+    "max-steps": 60_000, "tokens-per-step": 8192, "learning-rate": 6e-4, "masked-lm-prob": 0.3,
+    "max-seq-length": 128, "long-share": 0.0, "long-seq-length": 256, "precision": "bfloat16",
+    "seed": 42, "eval-steps": 500, "save-minutes": 10.0,
+}  # fmt: skip
+
+
 def main(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="what small_prepare wrote")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="new RUN")
@@ -54,27 +307,20 @@ def main(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--last-teacher-weight", type=float, help="that of the last fifth of the steps"
     )
-    parser.add_argument("--teacher-sentences", type=at_least(1), default=32, help="in a step")
+    add_number(parser, "teacher-sentences", 32, "in a step")
     parser.add_argument("--fewer-share", type=float, default=0.6, help="of pairs, with fewer masks")
-    parser.add_argument("--max-steps", type=at_least(1), default=60_000)
-    parser.add_argument("--tokens-per-step", type=at_least(1), default=8192)
-    parser.add_argument("--learning-rate", type=float, default=6e-4)
-    parser.add_argument("--masked-lm-prob", type=float, default=0.3)
     parser.add_argument("--whole-word", action="store_true", help="mask all tokens of a word")
-    parser.add_argument("--max-seq-length", type=at_least(1), default=128)
-    parser.add_argument("--long-share", type=float, default=0.0, help="long steps at the end")
-    parser.add_argument("--long-seq-length", type=at_least(1), default=256, help="of long steps")
-    parser.add_argument("--precision", default="bfloat16", help="bfloat16 or float32")
+    add_number(parser, "micro-batch", None, "most tokens at once")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
-    parser.add_argument("--micro-batch", type=at_least(1), help="most tokens at once")
-    parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--eval-steps", type=at_least(1), default=500)
-    parser.add_argument("--save-minutes", type=float, default=10.0)
+    for name, default in _DEFAULTS.items():
+        said = f"as pretrain's (default {default})"
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=said)
     given = parser.parse_args()
     start, corpus = given.start or given.folder / "start", given.folder / "corpus"
-    weights = given.teacher_weight, given.last_teacher_weight
-    weights = weights[0], weights[0] if weights[1] is None else weights[1]
-    teaching = Teaching(given.teacher, *weights, given.teacher_sentences, given.fewer_share)
+    last = given.teacher_weight if given.last_teacher_weight is None else given.last_teacher_weight
+    teaching = Teaching(
+        given.teacher, given.teacher_weight, last, given.teacher_sentences, given.fewer_share
+    )
     job = TaughtJob(
         start,
         corpus,

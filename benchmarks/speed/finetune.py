@@ -7,20 +7,186 @@ for which tidybert has kept the frozen layers' states.  Without the data folder 
 """
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import replace
+import json
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from benchmarks.harness import datasets, script, steps
-from benchmarks.speed.finetune_work import FinetuneWork, metrics_of, with_dropout, work_of
-from benchmarks.speed.infer import max_seq_length_for
+from benchmarks.speed.inference_sides import max_seq_length_for
+from tidybert.catalog import find_model
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.pretraining.throughput import flops_per_token, peak_flops
+from tidybert.data.batching import epoch_order
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
+from tidybert.inference.forward import run_features
+from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.system.reporter import Reporter
+from tidybert.tasks.registry import task_class
 from tidybert.training.precision import is_mixed
+from tidybert.training.training_arguments import Precision, TrainingArguments
+
+
+@dataclass(frozen=True)
+class FinetuneWork(datasets.Settings):
+    """Train on a job's examples, then score its test part; travels as JSON to the processes."""
+
+    job: str
+    model: str
+    max_steps: int | None = None
+    freeze_layers: int = 0
+    """Do not train the embeddings and this many of the lowest layers."""
+    precision: Precision = "float32"
+    device: str = "cpu"
+    attention: str = "sdpa"
+    """transformers' attn_implementation."""
+    profiled_steps: int = 0
+    """The last steps, which run under the profiler and are not timed; ``max_steps`` counts them."""
+    seed: int = 1
+    threads: int | None = None
+    """Threads of each process; None: PyTorch's choice."""
+    is_scored: bool = True
+    at_defaults: bool = False
+    """Our side takes its default head start, batch size and learning rate."""
+
+    @property
+    def task(self) -> str:
+        """TASK."""
+        return datasets.JOBS[self.job].task
+
+    def read(self) -> tuple[Any, list[Any], list[Any]]:
+        """The task, and the examples to train and to score on."""
+        train = list(islice(datasets.examples_of(self.job, "train"), self.num_examples))
+        test = datasets.examples_of(self.job, "dev") if self.is_scored else []
+        return task_class(self.task).from_examples(train), train, test
+
+    def arguments(self) -> TrainingArguments:
+        """The training arguments of our side."""
+        arguments = TrainingArguments(
+            num_train_epochs=self.num_train_epochs,
+            max_steps=self.max_steps,
+            freeze_layers=self.freeze_layers,
+            precision=self.precision,
+            seed=self.seed,
+            # As the other side, however few examples there are.
+            pooling="cls" if self.task == "classify" else None,
+        )
+        if self.at_defaults:
+            return arguments
+        size, rate = self.train_batch_size, self.learning_rate
+        # The other side has no other start.
+        return replace(arguments, train_batch_size=size, learning_rate=rate, head_start="random")
+
+    def trained(
+        self, reporter: Reporter | None = None, *, out: Path | None = None
+    ) -> FinetunedModel[Any]:
+        """What tidybert trains; ``out`` is a RUN to write."""
+        task, train, _ = self.read()
+        given = (task, self.model, train, None, self.arguments())
+        more: dict[str, Any] = {"max_seq_length": self.max_seq_length, "device": self.device}
+        return run_finetuning(FinetuningJob(*given, out=out, **more), reporter)
+
+    def batches(self, num_examples: int) -> list[list[int]]:
+        """The places of each step's examples, in the order of our trainer."""
+        found = (
+            order[start : start + self.train_batch_size].tolist()
+            for epoch in range(self.num_train_epochs)
+            for order in [epoch_order(num_examples, self.seed, epoch)]
+            for start in range(0, num_examples, self.train_batch_size)
+        )
+        return list(islice(found, self.max_steps))
+
+    def peak_rate(self) -> float | None:
+        """Examples a second at the device's peak; None with frozen layers, which leave work out."""
+        device = torch.device(self.device)
+        if device.type == "cpu" or self.freeze_layers:
+            return None
+        task, train, _ = self.read()
+        directory = ModelDirectory.open(self.model)
+        chosen = [train[index] for batch in self.batches(len(train)) for index in batch]
+        features = task.features(chosen, directory.tokenizer, self.max_seq_length)
+        lengths = [len(one.input_ids) for one in features]
+        mixed = is_mixed(self.precision, device)
+        return steps.peak_texts_per_second(directory.config, lengths, device, mixed=mixed)
+
+
+def work_of(name: str, model: str, **changes: Any) -> FinetuneWork:
+    """The work of a job, as its comparisons do it."""
+    settings = {
+        each.name: getattr(datasets.JOBS[name], each.name) for each in fields(datasets.Settings)
+    }
+    return FinetuneWork(name, model, **{**settings, **changes})
+
+
+def metrics_of(trained: FinetunedModel[Any], examples: Sequence[Any]) -> dict[str, Any]:
+    """The metrics of our model, with its last weights, in float32."""
+    task = trained.task
+    features = task.features(examples, trained.tokenizer, trained.max_seq_length)
+    task.add_labels(features, examples)
+    outputs = run_features(task, trained.model, features)
+    found: dict[str, Any] = task.answers(outputs, features, examples).metrics()
+    return found
+
+
+@contextmanager
+def with_dropout(work: FinetuneWork, rate: float | None) -> Iterator[FinetuneWork]:
+    """The work on a copy of its MODEL with this dropout; None leaves the MODEL's own."""
+    if rate is None:
+        yield work
+        return
+    origin = find_model(work.model).absolute()
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder)
+        for path in origin.iterdir():
+            # tidybert.json has the hash of the configuration that changes here.
+            if path.is_file() and path.name not in (CONFIG_FILE, METADATA_FILE):
+                (copy / path.name).symlink_to(path)
+        names = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+        config = json.loads((origin / CONFIG_FILE).read_text()) | dict.fromkeys(names, rate)
+        (copy / CONFIG_FILE).write_text(json.dumps(config))
+        yield replace(work, model=str(copy))
+
+
+# --- a side in a process of its own
+
+
+def measure(side: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Train and score: what ``time_steps`` takes, "metrics" and "seconds" (of training only)."""
+    work = FinetuneWork(**given)
+    if side == "ours":
+        result = _train_ours(work)
+    else:
+        from benchmarks.speed.transformers_training import run_finetuning as train_theirs
+
+        result = train_theirs(work)
+    return {**result, "peak_rate": work.peak_rate(), "threads": torch.get_num_threads()}
+
+
+def _train_ours(work: FinetuneWork) -> dict[str, Any]:
+    profiled = work.profiled_steps
+    num_timed = work.max_steps - profiled if profiled and work.max_steps else None
+    clock = steps.StepClock(torch.device(work.device), num_timed, profiled)
+    counts: list[int] = []
+
+    def step(done: Any) -> None:
+        clock.step_ended()
+        counts.append(done.num_examples)
+
+    trained = work.trained(Reporter(step=step))
+    _, _, test = work.read()
+    metrics = metrics_of(trained, test) if test else {}
+    seconds = trained.result.seconds
+    return {"metrics": metrics, "seconds": seconds, "step_counts": counts, **clock.found()}
+
+
+# --- a speed
 
 
 def bench_finetuning(
@@ -52,71 +218,10 @@ def bench_finetuning(
     return {**found, "steps": num_steps}
 
 
-def measure(side: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Train and score one side, in the process that was started for it.
-
-    Returns what ``time_steps`` takes, {"metrics", "seconds" (of training only), "num_steps"} too.
-    """
-    work = FinetuneWork(**given)
-    if side == "ours":
-        result = _train_ours(work)
-    else:
-        from benchmarks.speed.transformers_training import run_finetuning
-
-        result = run_finetuning(work)
-    return {
-        **result,
-        "num_steps": len(result["step_counts"]),
-        "peak_rate": peak_examples_per_second(work),
-        "threads": torch.get_num_threads(),
-    }
-
-
-def peak_examples_per_second(work: FinetuneWork) -> float | None:
-    """The most that the work's device can do by its maker's figures; None where not known.
-
-    It counts the operations that tokens without padding need.  None with frozen layers too, because
-    a step then does a part of the work.
-    """
-    device = torch.device(work.device)
-    peak = peak_flops(device, mixed=is_mixed(work.precision, device))
-    if peak is None or work.freeze_layers:
-        return None
-    task, train, _ = work.read()
-    directory = ModelDirectory.open(work.model)
-    chosen = [train[index] for batch in work.batches(len(train)) for index in batch]
-    features = task.features(chosen, directory.tokenizer, work.max_seq_length)
-    lengths = np.array([len(one.input_ids) for one in features])
-    # A token attends to its sequence, so long sequences count for more of attention.
-    per_token = flops_per_token(directory.config, (lengths**2).sum() / lengths.sum(), 0.0)
-    return float(peak / (per_token * lengths.mean()))
-
-
-def _train_ours(work: FinetuneWork) -> dict[str, Any]:
-    profiled = work.profiled_steps
-    num_timed = work.max_steps - profiled if profiled and work.max_steps else None
-    clock = steps.StepClock(torch.device(work.device), num_timed, profiled)
-    counts: list[int] = []
-
-    def step(done: Any) -> None:
-        clock.step_ended()
-        counts.append(done.num_examples)
-
-    trained = work.trained(Reporter(step=step))
-    _, _, test = work.read()
-    metrics = metrics_of(trained, test) if test else {}
-    seconds = trained.result.seconds
-    return {"metrics": metrics, "seconds": seconds, "step_counts": counts, **clock.found()}
-
-
 def main(parser: argparse.ArgumentParser) -> None:
-    steps.add_training_flags(
-        parser, steps=40, least=1, what="timed steps of 32 texts", dropout=None
-    )
+    steps.add_training_flags(parser, steps=40, least=1, what="timed steps of 32 texts")
     script.add_flags(parser, "model max-seq-length")
-    parser.add_argument(
-        "--freeze-layers", type=script.at_least(0), default=0, help="lowest K layers"
-    )
+    script.add_number(parser, "freeze-layers", 0, "lowest K layers", least=0)
     given = parser.parse_args()
     script.check_device(given)
     job = datasets.sst2_or_tickets()
@@ -132,15 +237,12 @@ def main(parser: argparse.ArgumentParser) -> None:
     # A wrong argument is reported here, before a process would fail with a traceback.
     work.arguments()
     shown = "bfloat16" if is_mixed(given.precision, torch.device(given.device)) else "float32"
-    sides = script.sides_against(given.against, given.device)
     result = bench_finetuning(
-        work, sides=sides, num_steps=given.steps, rounds=given.rounds, dropout=given.dropout
+        work,
+        sides=script.sides_against(given.against, given.device),
+        num_steps=given.steps,
+        rounds=given.rounds,
+        dropout=given.dropout,
     )
-    steps.print_training(
-        f"Fine-tuning: {given.steps} steps of {work.train_batch_size} texts of {job}, "
-        f"{given.model}, {shown}",
-        {"bench": "finetune", "model": given.model, "data": job, **result},
-        "examples",
-        (),
-        given,
-    )
+    title = f"Fine-tuning: {given.steps} steps of {work.train_batch_size} texts of {job}"
+    steps.print_training(given, f"{title}, {given.model}, {shown}", "examples", result)

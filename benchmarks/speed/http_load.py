@@ -1,4 +1,4 @@
-"""Load over HTTP: clients that send one request at a time, from a process of its own.
+"""Load over HTTP, and the server of the other side, each in a process of its own.
 
 A client sends its next request when its answer is there.  With ``rate`` requests are due at fixed
 times instead, whether or not earlier ones were answered, and a time counts from when its request
@@ -8,14 +8,16 @@ was due.  The requests are bounded in number and time, and go to this machine on
 import asyncio
 import json
 import math
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness import processes
+from benchmarks.harness import processes, script
 from tidybert.errors import TidyBertError
 
 HOST: Final = "127.0.0.1"
@@ -62,16 +64,16 @@ class _Seen:
     answers: dict[int, Any] = field(default_factory=dict)
 
 
-def run_load(load: Load) -> dict[str, Any]:
-    """Send the requests; raises TidyBertError where they take longer than ``limit_s``.
+def run_load(_side: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Send the requests of a Load; raises TidyBertError where they take longer than ``limit_s``.
 
     Returns {"seconds" (from the first request to the last answer), "requests_per_second",
-    "statuses" (how many answers of each), "times" (by status: p50_ms, p95_ms, p99_ms, max_ms),
-    "answers" (parsed, of the first ``kept`` requests), "again" (requests that were sent again, by
-    the status before), "share_of_a_core" (the generator's own processor time a second)}.
+    "statuses" (how many answers of each), "times" (by status those of _TIMES: what this share of
+    the requests did not exceed), "answers" (parsed, of the first ``kept`` requests), "again"
+    (requests that were sent again, by the status before), "share_of_a_core" (the generator's own)}.
     """
+    load, seen = Load(**given), _Seen()
     bodies = [line.encode() for line in Path(load.bodies).read_text("utf-8").splitlines()]
-    seen = _Seen()
     try:
         seconds, busy = asyncio.run(_send_all(load, bodies, seen))
     except TimeoutError:
@@ -79,12 +81,18 @@ def run_load(load: Load) -> dict[str, Any]:
         raise TidyBertError(
             f"{done:,} of {load.requests:,} requests were answered within {load.limit_s:g} seconds"
         ) from None
-    by_status = {str(status): times for status, times in sorted(seen.seconds.items())}
+    by_status = {str(status): sorted(times) for status, times in sorted(seen.seconds.items())}
     return {
         "seconds": seconds,
         "requests_per_second": load.requests / seconds,
         "statuses": {status: len(times) for status, times in by_status.items()},
-        "times": {status: _quantiles(times) for status, times in by_status.items()},
+        "times": {
+            status: {
+                name: 1e3 * times[math.ceil(share * len(times)) - 1]
+                for name, share in _TIMES.items()
+            }
+            for status, times in by_status.items()
+        },
         "answers": [seen.answers[number] for number in sorted(seen.answers)],
         "again": {str(status): count for status, count in sorted(seen.again.items())},
         "share_of_a_core": busy / seconds,
@@ -95,13 +103,6 @@ def request(path: str, port: int, body: bytes) -> bytes:
     """A whole request."""
     head = f"POST {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nContent-Type: application/json\r\n"
     return b"%sContent-Length: %d\r\n\r\n%s" % (head.encode(), len(body), body)
-
-
-def _quantiles(times: Sequence[float]) -> dict[str, float]:
-    """The smallest time that this share of the requests did not exceed, in milliseconds."""
-    ordered = sorted(times)
-    last = len(ordered)
-    return {name: 1e3 * ordered[math.ceil(share * last) - 1] for name, share in _TIMES.items()}
 
 
 async def _send_all(load: Load, bodies: Sequence[bytes], seen: _Seen) -> tuple[float, float]:
@@ -172,8 +173,69 @@ class _Client:
 
 def sent(load: Load, name: str = "load") -> dict[str, Any]:
     """What ``run_load`` returns in a process of its own."""
-    return processes.run_apart(_run_here, name, asdict(load), 1)
+    return processes.run_apart(run_load, name, asdict(load), 1)
 
 
-def _run_here(_side: str, load: dict[str, Any]) -> dict[str, Any]:
-    return run_load(Load(**load))
+# --- FastAPI around transformers' pipeline, as transformers' guide "Web server inference" has it
+
+BATCHING: Final = "transformers-batching"
+_WAIT_S: Final = 0.001
+
+Asked = asyncio.Queue[tuple[str, asyncio.Future[Any]]]
+
+
+async def run_singly(pipe: Any, asked: Asked) -> None:
+    """Answer a text at a time."""
+    while True:
+        text, answer = await asked.get()
+        answer.set_result(pipe(text))
+
+
+async def run_in_batches(pipe: Any, asked: Asked) -> None:
+    """Answer together the texts that come within a millisecond of one another."""
+    while True:
+        taken = [await asked.get()]
+        while True:
+            try:
+                taken.append(await asyncio.wait_for(asked.get(), _WAIT_S))
+            except TimeoutError:
+                break
+        found = pipe([text for text, _ in taken], batch_size=len(taken))
+        for (_, answer), one in zip(taken, found, strict=True):
+            answer.set_result([one])
+
+
+def serve(side: str, directory: str, port: int) -> None:
+    """Serve until a signal comes: ``POST /`` takes {"text": …} and answers as the pipeline does.
+
+    ``transformers`` runs the pipeline on a text at a time, ``transformers-batching`` as the guide's
+    dynamic batching does.
+    """
+    import uvicorn
+    from fastapi import FastAPI, Request
+
+    transformers = script.quiet_transformers()
+    asked: Asked = asyncio.Queue()
+
+    @asynccontextmanager
+    async def run(_app: FastAPI) -> AsyncIterator[None]:
+        pipe = transformers.pipeline("text-classification", model=directory)
+        loop = run_in_batches if side == BATCHING else run_singly
+        task = asyncio.create_task(loop(pipe, asked))
+        yield
+        task.cancel()
+
+    app = FastAPI(lifespan=run)
+
+    @app.post("/")
+    async def classify(request: Request) -> Any:
+        given = await request.json()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        await asked.put((given["text"], answer))
+        return await answer
+
+    uvicorn.run(app, host=HOST, port=port, log_level="warning")
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], **json.loads(sys.argv[2]))

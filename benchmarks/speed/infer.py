@@ -5,7 +5,7 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -13,23 +13,22 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import nn
 
 from benchmarks.harness import datasets, processes, script, steps
-from benchmarks.speed.finetune_work import work_of
-from benchmarks.speed.inference_sides import ENGINES, SENTENCES, exported, open_side, packages_of
-from tidybert.catalog import find_model
-from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
-from tidybert.configuration import BertConfig
+from benchmarks.speed.finetune import work_of
+from benchmarks.speed.inference_sides import (
+    ENGINES,
+    SENTENCES,
+    exported,
+    max_seq_length_for,
+    open_side,
+    packages_of,
+    save_classifier,
+)
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
-from tidybert.inference.loading import fitting_length
-from tidybert.modeling.kernels.linear import MOST_ROWS, Int8Linear, largest_weight
-from tidybert.modeling.kernels.linear import product as product_of
-from tidybert.pretraining.throughput import flops_per_token, peak_flops
-from tidybert.storage.model_files import CONFIG_FILE
 from tidybert.tasks.classification import Classification
 from tidybert.tokenization import BertTokenizer
 
@@ -43,38 +42,8 @@ _LONE_CALLS: Final = 20
 INT8: Final = " int8"
 _ENGINE_SIDES: Final = (
     "ours", f"ours{INT8}", "transformers", *ENGINES,
-    *(f"{engine}{INT8}" for engine in ENGINES if "fused" not in engine), SENTENCES,
+    *(f"{engine}{INT8}" for engine in ENGINES), SENTENCES,
 )  # fmt: skip
-
-
-def max_seq_length_for(model: str, asked: int | None = None) -> int:
-    """``asked``, or for None 128 tokens, or fewer where MODEL has fewer positions.
-
-    Raises UsageError for more than MODEL has positions, and as ``find_model`` does.
-    """
-    fitting = fitting_length(BertConfig.from_file(find_model(model) / CONFIG_FILE), asked)
-    return min(128, fitting) if asked is None else fitting
-
-
-def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
-    """Save MODEL as a RUN that tells texts of class 0 from texts of class 1, by random weights."""
-    origin = ModelDirectory.open(model)
-    fitting_length(origin.config, max_seq_length)
-    task = Classification(["0", "1"])
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network, _ = origin.build(task.build_model, new_head=True)
-        # Logits spread like a trained head's, so that LOGITS_TOLERANCE is small in comparison.
-        nn.init.normal_(network.get_parameter("classifier.weight"))
-    save_model_directory(
-        directory,
-        model_state=network.state_dict(),
-        config=origin.config,
-        tokenizer=origin.tokenizer,
-        metadata=ModelMetadata(task.name, task.label_names, max_seq_length),
-        architecture=task.architecture,
-        problem_type=task.problem_type,
-    )
 
 
 # --- a side in a process of its own
@@ -110,8 +79,11 @@ def measured(side: str, work: dict[str, Any]) -> dict[str, Any]:
         times = [1000 * script.timed(answer)[1] for _ in range(_LONE_CALLS)]
         for part in (50, 99):
             found[f"ms_of_{size}_tokens_p{part}"] = float(np.percentile(times, part))
-    profile = steps.profile_once(again, torch.device(device)) if work["profiled"] else None
-    more = {"profile": profile, "threads": torch.get_num_threads()}
+    clock = steps.StepClock(torch.device(device), 1, 1)
+    for _ in range(2 * work["profiled"]):
+        again()
+        clock.step_ended()
+    more = {"profile": clock.found()["profile"], "threads": torch.get_num_threads()}
     return {"values": found, "logits": logits.tolist(), **more}
 
 
@@ -121,12 +93,12 @@ def bench_sides(
     sides: Sequence[str],
     given: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Each side once a round, in a process of its own.
+    """What ``take_rounds`` finds of the sides, each of them in a process of its own.
 
-    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
-    GROUP_in_order and GROUP_by_length (texts a second), ms_of_N_tokens_p50 and _p99 (of one text
-    of N tokens), seconds_to_first_answer (from the start of the process) and peak_mib.  ``found``
-    is what each side returned in its last round.  ``lengths`` are the first group's tokens.
+    The quantities are GROUP_in_order and GROUP_by_length (texts a second), ms_of_N_tokens_p50 and
+    _p99 (of one text of N tokens), seconds_to_first_answer (from the start of the process) and
+    peak_mib.  ``found`` is what each side returned in its last round; ``lengths`` are the first
+    group's tokens.
     """
     tokenizer, task = BertTokenizer.from_pretrained(directory), Classification(["0", "1"])
     texts: dict[str, Any] = {"groups": {}}
@@ -139,7 +111,7 @@ def bench_sides(
             "pairs": [one.text_pair for one in examples],
             "lengths": [len(one.input_ids) for one in features],
         }
-    (first, group), *_ = texts["groups"].items()
+    group = next(iter(texts["groups"].values()))
     texts["lone"] = lone_texts(tokenizer, group["texts"], given.max_seq_length)
     files = directory.with_name("texts.json")
     files.write_text(json.dumps(texts))
@@ -150,16 +122,14 @@ def bench_sides(
             exported(directory, "int8" if is_int8 else given.precision)
     found: dict[str, dict[str, Any]] = {}
 
-    def measure(side: str) -> tuple[Mapping[str, float], str]:
+    def measure(side: str) -> Mapping[str, float]:
         work = {**vars(given), "directory": str(directory), "files": str(files)}
         work["begun"] = time.time()
         found[side] = one = processes.run_apart(measured, side, work, given.threads)
-        values = {**one["values"], "peak_mib": one["peak_mib"]}
-        return values, f"{values[f'{first}_in_order']:,.0f} texts/s"
+        return {**one["values"], "peak_mib": one["peak_mib"]}
 
     return {
-        "rounds": given.rounds,
-        **script.summarize(script.take_rounds(sides, given.rounds, measure)),
+        **script.take_rounds(sides, given.rounds, measure),
         "threads": found[sides[0]]["threads"],
         "num_texts": len(group["texts"]),
         "num_truncated": truncated[0],
@@ -172,13 +142,12 @@ def lone_texts(
     tokenizer: BertTokenizer, texts: Sequence[str], max_seq_length: int
 ) -> dict[int, str]:
     """A text of each number of LONE_TEXTS tokens that fits, from the words of the texts."""
-    words = " ".join(texts).split()
+    words = iter(" ".join(texts).split())
     found: dict[int, str] = {}
     taken: list[str] = []
     tokens = 2  # [CLS] and [SEP]
     for size in LONE_TEXTS:
-        while words and tokens < size:
-            word = words.pop(0)
+        while tokens < size and (word := next(words, None)):
             count = len(tokenizer.tokenize(word))
             if tokens + count <= size:
                 taken.append(word)
@@ -202,23 +171,18 @@ def bench_inference(
 ) -> dict[str, Any]:
     """What ``bench_sides`` finds of the group "texts_per_second".
 
-    With ``profiled``, ``profile`` is each side's for all texts in their order.  ``mfu`` is each
-    side's share of the device's peak in float32, in that order; None where the peak is not known.
-
-    Raises TidyBertError where the sides' logits in float32 differ by more than LOGITS_TOLERANCE
-    (on a GPU TF32_TOLERANCE), and errors of opening MODEL.
+    ``profile`` is of all texts in their order, and so is ``mfu``, the share of the device's peak in
+    float32.  Raises TidyBertError where the sides' logits in float32 differ by more than
+    LOGITS_TOLERANCE (on a GPU TF32_TOLERANCE), and errors of opening MODEL.
     """
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "model"
         save_classifier(given.model, directory, given.max_seq_length)
         config = ModelDirectory.open(directory).config
         result = bench_sides(directory, {"texts_per_second": examples}, sides, given)
-    found, lengths = result.pop("found"), np.array(result.pop("lengths"))
+    found, device = result.pop("found"), torch.device(given.device)
     rates = {side: one["texts_per_second_in_order"] for side, one in result["medians"].items()}
-    peak = peak_flops(torch.device(given.device), mixed=False)
-    # A third of a training step's operations are those of its forward pass.
-    per_token = flops_per_token(config, (lengths**2).sum() / lengths.sum(), 0.0) / 3
-    most = peak and peak / (per_token * lengths.mean())
+    peak = steps.peak_texts_per_second(config, result.pop("lengths"), device, mixed=False)
     tolerance = LOGITS_TOLERANCE if given.device == "cpu" else TF32_TOLERANCE
     # Each side rounds to int8 in its own way.
     limit = tolerance if given.precision == "float32" else math.inf
@@ -226,16 +190,14 @@ def bench_inference(
     return {
         **same,
         **result,
-        "num_tokens": int(lengths.sum()),
         "largest_difference_of_logits": difference(
             "logits", [one["logits"] for one in found.values()], limit
         ),
-        "mfu": {side: float(rate / most) if most else None for side, rate in rates.items()},
-        "profile": {
-            side: steps.with_share(one["profile"], len(examples) / rates[side])
-            for side, one in found.items()
-            if one["profile"]
-        },
+        # A third of a training step's operations are those of its forward pass.
+        "mfu": {side: rate / (3 * peak) if peak else None for side, rate in rates.items()},
+        "profile": steps.profiles_of(
+            found, {side: len(examples) / rate for side, rate in rates.items()}
+        ),
     }
 
 
@@ -293,14 +255,9 @@ def infer(parser: argparse.ArgumentParser) -> None:
     for size, part in product(sizes_of(result["medians"]), ("p50", "p99")):
         rows[f"ms of one text of {size} tokens, {part}"] = f"ms_of_{size}_tokens_{part}"
     rows["peak MiB" if given.device == "cpu" else "peak MiB of the GPU"] = "peak_mib"
-    script.print_speed(
-        f"Inference: {len(examples):,} texts of {source}, {given.model}, {given.precision}",
-        {"bench": "infer", "model": given.model, "data": source, **result},
-        rows,
-        [*remarks, *steps.remarks_of(result, "all texts once", in_full=given.profile)],
-        as_json=given.json,
-        other=given.against or script.SIDES[1],
-    )
+    remarks += steps.remarks_of(result, "all texts once", in_full=given.profile)
+    title = f"Inference: {len(examples):,} texts of {source}, {given.model}, {given.precision}"
+    script.print_speed(given, title, result, rows, remarks)
 
 
 # --- a table of engines
@@ -311,15 +268,10 @@ _COLUMNS: Final = {
     "SST-2": "sst2_in_order", "sorted": "sst2_by_length",
     "Wikipedia": "wikipedia_in_order", "sorted ": "wikipedia_by_length",
 }  # fmt: skip
-_RATE_WIDTH: Final = 1024
-_RATE_BYTES: Final = 2**28
 
 
 def bench_engines(sides: Sequence[str], given: argparse.Namespace) -> dict[str, Any]:
-    """What ``bench_sides`` finds of SST-2 and Wikipedia, each side's "score", and machine_rates.
-
-    A score is the share of dev's labels that are right, of a model that is trained.
-    """
+    """What ``bench_sides`` finds; with a trained model also "score", the share of right labels."""
     data, length = datasets.sst2_or_tickets(), given.max_seq_length
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "model"
@@ -340,45 +292,7 @@ def bench_engines(sides: Sequence[str], given: argparse.Namespace) -> dict[str, 
         for side, values in result["medians"].items():
             right = np.array(found[side]["logits"]).argmax(1) == labels
             values["score"] = float(right.mean())
-    return {"data": data, "trained_on": given.train, "rates": machine_rates(), **result}
-
-
-def machine_rates() -> dict[str, float]:
-    """The best of eight tries, with PyTorch's number of threads.
-
-    "gflops" of float32 and "int8_gops" (0 without int8) count a multiplication and an addition as
-    two; "copied_gb_per_second" counts what a copy reads and what it writes.
-    """
-    rows, width = 8 * MOST_ROWS, _RATE_WIDTH
-    hidden, weight, bias = torch.randn(rows, width), torch.randn(width, width), torch.zeros(width)
-    source = torch.ones(_RATE_BYTES, dtype=torch.uint8)
-    target = torch.empty_like(source)
-
-    def rate(billions: float, work: Callable[..., object], *given: Any) -> float:
-        return billions / min(script.timed(partial(work, *given))[1] for _ in range(8))
-
-    operations = 2e-9 * rows * width**2
-    with torch.inference_mode():
-        int8 = rate(operations, Int8Linear(weight, bias), hidden) if largest_weight() else 0.0
-        return {
-            "gflops": rate(operations, product_of, hidden, weight, bias),
-            "int8_gops": int8,
-            "copied_gb_per_second": rate(2e-9 * _RATE_BYTES, target.copy_, source),
-        }
-
-
-def engines_table(medians: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Markdown: a row a side."""
-    sizes = sizes_of(medians)
-    rows = []
-    for side, values in medians.items():
-        shown = {name: script.figure(each) for name, each in values.items()}
-        row = [side.replace("ours", "tidybert"), *(shown[each] for each in _COLUMNS.values())]
-        both = ([shown[f"ms_of_{size}_tokens_{part}"] for part in ("p50", "p99")] for size in sizes)
-        row += [*map(" / ".join, both), shown["seconds_to_first_answer"], shown["peak_mib"]]
-        rows.append([*row, f"{100 * values['score']:.1f}" if "score" in values else ""])
-    heads = ["", *(name.strip() for name in _COLUMNS), *(f"{size} tokens" for size in sizes)]
-    return script.markdown([*heads, "first answer, s", "peak MiB", "score"], rows)
+    return {"data": data, "trained_on": given.train, **result}
 
 
 def engines(parser: argparse.ArgumentParser) -> None:
@@ -409,15 +323,14 @@ def engines(parser: argparse.ArgumentParser) -> None:
     if not sides:
         raise UsageError(f"{param('sides')} names nothing that is installed")
     result = bench_engines(sides, given)
-    rates = result["rates"]
-    if given.json:
-        print(json.dumps({"bench": "engines", "model": given.model, **result, **script.record()}))
-        return
-    print(f"texts a second of {given.model}; ms of one text, p50 / p99\n")
-    print("\n".join(engines_table(result["medians"])))
-    print(
-        f"\nthe machine: products at {rates['gflops']:,.0f} GFLOP/s in float32 and "
-        f"{rates['int8_gops']:,.0f} GOP/s in int8, a copy in memory at "
-        f"{rates['copied_gb_per_second']:.1f} GB/s\nmedians of {given.rounds} rounds; "
-        f"{result['threads']} threads; torch {torch.__version__}"
-    )
+    sizes, rows = sizes_of(result["medians"]), []
+    for side, values in result["medians"].items():
+        shown = {name: script.figure(each) for name, each in values.items()}
+        row = [side.replace("ours", "tidybert"), *(shown[each] for each in _COLUMNS.values())]
+        both = ([shown[f"ms_of_{size}_tokens_{part}"] for part in ("p50", "p99")] for size in sizes)
+        row += [*map(" / ".join, both), shown["seconds_to_first_answer"], shown["peak_mib"]]
+        rows.append([*row, f"{100 * values['score']:.1f}" if "score" in values else ""])
+    heads = ["", *(name.strip() for name in _COLUMNS), *(f"{size} tokens" for size in sizes)]
+    heads += ["first answer, s", "peak MiB", "score"]
+    title = f"texts a second of {given.model}; ms of one text, p50 / p99"
+    script.print_table(given, title, result, heads, rows)

@@ -1,45 +1,76 @@
-"""The sides of ``infer``: from a model's directory to texts' logits.
+"""The sides of ``infer``: a classifier's directory, and from it to texts' logits.
 
 transformers, ONNX Runtime and OpenVINO run batches of 32 texts that transformers' tokenizer pads to
-the longest.  The last two run transformers' model, exported to ONNX.  ``onnxruntime-fused`` runs it
-as onnxruntime.transformers' optimizer fuses it; ``openvino-async`` computes several batches at
-once.  In int8 ONNX Runtime's own ``quantize_dynamic`` rounds weights with a scale a channel; it
-rounds activations with one scale a batch, and OpenVINO computes that model too.
-sentence-transformers makes vectors of [CLS], which go through the classifier's last layers here.
+the longest.  The last two run transformers' model, exported to ONNX.  In int8 ONNX Runtime's own
+``quantize_dynamic`` rounds weights with a scale a channel; it rounds activations with one scale a
+batch, and OpenVINO computes that model too.  sentence-transformers makes vectors of [CLS], which go
+through the classifier's last layers here.
 """
 
 import copy
-import json
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import nn
 
 from benchmarks.harness import script
+from tidybert.catalog import find_model
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import answering_in, run_features
+from tidybert.inference.loading import fitting_length
 from tidybert.inference.predictor import Predictor
 from tidybert.storage.model_files import CONFIG_FILE
+from tidybert.tasks.classification import Classification
 
 BATCH_SIZE: Final = 32
 """The other sides' batches; ours are cut by tokens."""
 LOADER_WORKERS: Final = 4
 """Processes that make transformers' batches for a GPU; a CPU has no core to spare for them."""
-ENGINES: Final = ("onnxruntime", "onnxruntime-fused", "openvino", "openvino-async")
+ENGINES: Final = ("onnxruntime", "openvino")
 SENTENCES: Final = "sentence-transformers"
-_INT8_ENGINES: Final = ("onnxruntime", "openvino", "openvino-async")
 _INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
 
 Logits = npt.NDArray[np.float32]
 Run = Callable[[Sequence[TextExample]], Logits]
 """From examples to their logits (B, 2), in the order given."""
+
+
+def max_seq_length_for(model: str, asked: int | None = None) -> int:
+    """``asked``, or for None 128 tokens, or fewer where MODEL has fewer positions.
+
+    Raises UsageError for more than MODEL has positions, and as ``find_model`` does.
+    """
+    fitting = fitting_length(BertConfig.from_file(find_model(model) / CONFIG_FILE), asked)
+    return min(128, fitting) if asked is None else fitting
+
+
+def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
+    """Save MODEL as a RUN that tells texts of class 0 from texts of class 1, by random weights."""
+    origin, task = ModelDirectory.open(model), Classification(["0", "1"])
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network, _ = origin.build(task.build_model, new_head=True)
+        # Logits spread like a trained head's, so that a small difference is small in comparison.
+        nn.init.normal_(network.get_parameter("classifier.weight"))
+    save_model_directory(
+        directory,
+        model_state=network.state_dict(),
+        config=origin.config,
+        tokenizer=origin.tokenizer,
+        metadata=ModelMetadata(task.name, task.label_names, max_seq_length),
+        architecture=task.architecture,
+        problem_type=task.problem_type,
+    )
 
 
 def open_side(
@@ -48,7 +79,7 @@ def open_side(
     """Open the model on a side; UsageError for a precision that the side lacks."""
     if side == "ours":
         return _open_ours(directory, max_seq_length, device, precision)
-    if precision == "int8" and side not in _INT8_ENGINES:
+    if precision == "int8" and side not in ENGINES:
         raise UsageError(
             f"{param('precision', 'int8')}: {side} has no int8 here; use "
             f"{param('against', 'onnxruntime')}"
@@ -63,7 +94,7 @@ def open_side(
 def packages_of(side: str) -> tuple[str, ...]:
     """The packages that a side needs."""
     known = {"ours": (), "transformers": ("transformers",), SENTENCES: (SENTENCES,)}
-    return known.get(side, ("transformers", "onnx", "onnxruntime", side.partition("-")[0]))
+    return known.get(side, ("transformers", "onnx", "onnxruntime", side))
 
 
 def _open_ours(directory: Path, max_seq_length: int, device: str, precision: str) -> Run:
@@ -144,12 +175,13 @@ def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run
 
 
 def _open_sentences(directory: Path, max_seq_length: int) -> Run:
-    import sentence_transformers
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
     transformers = script.quiet_transformers()
-    encoder = sentence_transformers.SentenceTransformer(
-        str(_sentence_form(directory, max_seq_length)), device="cpu"
-    )
+    model = Transformer(str(directory), max_seq_length=max_seq_length)
+    vectors = Pooling(model.get_embedding_dimension(), pooling_mode="cls")
+    encoder = SentenceTransformer(modules=[model, vectors], device="cpu")
     whole = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()
     pooler, classifier = whole.bert.pooler, whole.classifier
     del whole
@@ -165,108 +197,33 @@ def _open_sentences(directory: Path, max_seq_length: int) -> Run:
     return run
 
 
-def _sentence_form(directory: Path, max_seq_length: int) -> Path:
-    """The same model in a directory that says how its vectors are made: those of [CLS]."""
-    made = directory / "sentences"
-    if not made.exists():
-        (made / "1_Pooling").mkdir(parents=True)
-        for path in directory.iterdir():
-            if path.is_file():
-                (made / path.name).symlink_to(path.absolute())
-        width = BertConfig.from_file(directory / CONFIG_FILE).hidden_size
-        kind = "sentence_transformers.models."
-        files = {
-            "modules.json": [
-                {"idx": 0, "name": "0", "path": "", "type": f"{kind}Transformer"},
-                {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{kind}Pooling"},
-            ],
-            "sentence_bert_config.json": {"max_seq_length": max_seq_length},
-            "1_Pooling/config.json": {
-                "word_embedding_dimension": width,
-                "pooling_mode_cls_token": True,
-                "pooling_mode_mean_tokens": False,
-            },
-        }
-        for name, content in files.items():
-            (made / name).write_text(json.dumps(content))
-    return made
-
-
 def _open_engine(side: str, directory: Path, max_seq_length: int, precision: str) -> Run:
-    encode = _encoder_of(directory, max_seq_length, "np")
-    path = exported(directory, precision)
-    if side == "openvino-async":
-        compute_all = _openvino_async(path)
+    encode, path = _encoder_of(directory, max_seq_length, "np"), exported(directory, precision)
+    compute: Callable[[dict[str, Any]], Any]
+    if side == "onnxruntime":
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        compute = partial(session.run, ["logits"])
     else:
-        opened = _openvino if side == "openvino" else _onnx_runtime
-        compute = opened(_fused(directory, path) if side == "onnxruntime-fused" else path)
-        compute_all = lambda batches: [compute(each) for each in batches]  # noqa: E731
+        import openvino
+
+        # By default it multiplies in bfloat16 where the processor can.
+        settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+        settings["INFERENCE_NUM_THREADS"] = str(torch.get_num_threads())
+        compiled = openvino.Core().compile_model(path, "CPU", settings)
+        compute = lambda batch: list(compiled(batch).values())  # noqa: E731
 
     def run(examples: Sequence[TextExample]) -> Logits:
-        starts = range(0, len(examples), BATCH_SIZE)
-        batches = (encode(examples[start : start + BATCH_SIZE]) for start in starts)
-        int64 = ({name: each[name].astype(np.int64) for name in _INPUTS} for each in batches)
-        return np.concatenate(compute_all(int64))
+        parts = []
+        for start in range(0, len(examples), BATCH_SIZE):
+            batch = encode(examples[start : start + BATCH_SIZE])
+            parts.append(compute({name: batch[name].astype(np.int64) for name in _INPUTS})[0])
+        return np.concatenate(parts)
 
     return run
-
-
-def _onnx_runtime(path: Path) -> Callable[[dict[str, Any]], Logits]:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    return lambda encoded: cast(Logits, session.run(["logits"], encoded)[0])
-
-
-def _compiled(path: Path, hint: str) -> Any:
-    import openvino
-
-    # By default it multiplies in bfloat16 where the processor can.
-    settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": hint}
-    settings["INFERENCE_NUM_THREADS"] = str(torch.get_num_threads())
-    return openvino.Core().compile_model(path, "CPU", settings)
-
-
-def _openvino(path: Path) -> Callable[[dict[str, Any]], Logits]:
-    compiled = _compiled(path, "LATENCY")
-    return lambda encoded: cast(Logits, next(iter(compiled(encoded).values())))
-
-
-def _openvino_async(path: Path) -> Callable[[Iterable[dict[str, Any]]], list[Logits]]:
-    import openvino
-
-    queue = openvino.AsyncInferQueue(_compiled(path, "THROUGHPUT"))
-
-    def compute(batches: Iterable[dict[str, Any]]) -> list[Logits]:
-        found: dict[int, Logits] = {}
-        queue.set_callback(
-            lambda request, at: found.update({at: request.get_output_tensor().data.copy()})
-        )
-        for at, encoded in enumerate(batches):
-            queue.start_async(encoded, at)
-        queue.wait_all()
-        return [found[at] for at in range(len(found))]
-
-    return compute
-
-
-def _fused(directory: Path, path: Path) -> Path:
-    """The model with attention, LayerNorm and GELU as an operator each; made once."""
-    fused = directory / "transformers-fused.onnx"
-    if not fused.exists():
-        from onnxruntime.transformers.optimizer import optimize_model
-
-        config = BertConfig.from_file(directory / CONFIG_FILE)
-        optimize_model(
-            str(path),
-            model_type="bert",
-            num_heads=config.num_attention_heads,
-            hidden_size=config.hidden_size,
-            opt_level=0,
-        ).save_model_to_file(str(fused))
-    return fused
 
 
 def exported(directory: Path, precision: str) -> Path:

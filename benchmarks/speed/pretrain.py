@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import torch
 
 from benchmarks.harness import datasets, script, steps
@@ -100,11 +99,7 @@ def corpus_of(lines: list[str], tokenizer: BertTokenizer, folder: Path, *, held_
 
 
 def measure(side: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Train one side, in the process that was started for it.
-
-    Returns what ``time_steps`` takes, and {"losses", "share_of_padding", "instances_per_second"
-    (tokens of the instances that were made)}.
-    """
+    """Train one side, in the process that was started for it; instances are counted in tokens."""
     work = PretrainWork(**given)
     instances = work.instances()
     stream = InstanceStream(instances, work.tokens_per_step, work.tokens_per_step)
@@ -116,22 +111,17 @@ def measure(side: str, given: dict[str, Any]) -> dict[str, Any]:
         position = taken.position
     result = train_ours(work) if side == "ours" else train_theirs(work, instances, batches)
     counts = [int(instances.lengths(places).sum()) for places in batches]
+    device, share = torch.device(work.device), MaskingOptions().predicted_share
+    peak = peak_flops(device, mixed=is_mixed(work.precision, device))
+    per_token = flops_per_token(work.config(instances.corpus), work.max_seq_length, share)
     return {
         **result,
         "step_counts": counts,
         "share_of_padding": 1 - sum(counts) / (sum(map(len, batches)) * work.max_seq_length),
         "instances_per_second": sum(counts) / seconds,
-        "peak_rate": peak_tokens_per_second(work, instances.corpus),
+        "peak_rate": peak and peak / per_token,
         "threads": torch.get_num_threads(),
     }
-
-
-def peak_tokens_per_second(work: PretrainWork, corpus: TokenCorpus) -> float | None:
-    """The most that the work's device can do by its maker's figures; None where not known."""
-    device = torch.device(work.device)
-    peak = peak_flops(device, mixed=is_mixed(work.precision, device))
-    share = MaskingOptions().predicted_share
-    return peak and peak / flops_per_token(work.config(corpus), work.max_seq_length, share)
 
 
 def train_ours(work: PretrainWork) -> dict[str, Any]:
@@ -173,11 +163,18 @@ def train_theirs(work: PretrainWork, instances: Any, batches: Sequence[Any]) -> 
         "attention_probs_dropout_prob": work.dropout,
     }
     model = transformers.BertForPreTraining(transformers.BertConfig(**settings))
+    cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     dataset: list[dict[str, Any]] = []
     numbers: list[list[int]] = []
     for places in batches:
         numbers.append(list(range(len(dataset), len(dataset) + len(places))))
-        dataset += pairs(corpus, places, tokenizer.cls_token_id, tokenizer.sep_token_id)
+        spans = (places.begin_a, places.end_a), (places.begin_b, places.end_b)
+        texts = zip(*(corpus.tokens(*each) for each in spans), places.label, strict=True)
+        for first, second, label in texts:
+            ids = [cls, *first.tolist(), sep, *second.tolist(), sep]
+            kinds = [0] * (len(first) + 2) + [1] * (len(second) + 1)
+            one = {"input_ids": ids, "token_type_ids": kinds, "next_sentence_label": int(label)}
+            dataset.append(one)
     masker = transformers.DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
 
     def collate(chosen: list[dict[str, Any]]) -> dict[str, Any]:
@@ -212,23 +209,9 @@ def parts_of_a_step(work: PretrainWork, num_sequences: int) -> int:
     return 1 if work.device == "cpu" else math.ceil(num_sequences * work.max_seq_length / rows)
 
 
-def pairs(corpus: Any, places: Any, cls: int, sep: int) -> list[dict[str, Any]]:
-    """The instances at these places as transformers' data set holds them."""
-    firsts = corpus.tokens(places.begin_a, places.end_a)
-    seconds = corpus.tokens(places.begin_b, places.end_b)
-    return [
-        {
-            "input_ids": np.concatenate(([cls], first, [sep], second, [sep])).tolist(),
-            "token_type_ids": [0] * (len(first) + 2) + [1] * (len(second) + 1),
-            "next_sentence_label": int(label),
-        }
-        for first, second, label in zip(firsts, seconds, places.label, strict=True)
-    ]
-
-
 def main(parser: argparse.ArgumentParser) -> None:
-    what = "the first 3 do not count"
-    steps.add_training_flags(parser, steps=20, least=4, what=what, dropout=0.1)
+    steps.add_training_flags(parser, steps=20, least=4, what="the first 3 do not count")
+    parser.set_defaults(dropout=PretrainWork.dropout)
     parser.add_argument("--size", default="mini", help="size of the model, with random weights")
     parser.add_argument("--data", help="corpus from build-corpus (default: a small one)")
     script.add_number(parser, "tokens-per-step", 8192, least=128)
@@ -257,16 +240,10 @@ def main(parser: argparse.ArgumentParser) -> None:
         name, losses, last = steps.NAMES.get(side, side), one["losses"], one["losses"][-10:]
         mean = f"mean of the last {len(last)} {sum(last) / len(last):.3f}"
         remarks.append(f"loss, {name}: {losses[0]:.3f}, {mean}")
-    one = result["found"]["ours"]
-    steps.print_training(
-        f"Pre-training: {given.size}, {given.steps} steps of {given.tokens_per_step:,} tokens of "
-        f"{source}",
-        {"bench": "pretrain", "model": given.size, "data": source, **result},
-        "useful tokens",
-        [
-            *remarks,
-            f"fraction of padding at {given.max_seq_length} tokens: {one['share_of_padding']:.1%}",
-            f"instances made: {one['instances_per_second']:,.0f} tokens/s",
-        ],
-        given,
-    )
+    one, size = result["found"]["ours"], f"{given.steps} steps of {given.tokens_per_step:,} tokens"
+    remarks += [
+        f"fraction of padding at {given.max_seq_length} tokens: {one['share_of_padding']:.1%}",
+        f"instances made: {one['instances_per_second']:,.0f} tokens/s",
+    ]
+    title = f"Pre-training: {given.size}, {size} of {source}"
+    steps.print_training(given, title, "useful tokens", {"data": source, **result}, remarks)

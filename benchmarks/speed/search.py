@@ -37,7 +37,7 @@ QUERIES: Final = (1, 32)
 
 
 def bench_search(count: int, rounds: int) -> dict[str, Any]:
-    """Milliseconds of each search, and of the machine's limits: (wall, processor) a round."""
+    """Milliseconds of each search, and of the machine's limits: "wall" and "processor" a round."""
 
     def random_vectors(count: int, seed: int) -> Any:
         vectors = np.random.default_rng(seed).standard_normal((count, WIDTH), dtype=np.float32)
@@ -60,25 +60,12 @@ def bench_search(count: int, rounds: int) -> dict[str, Any]:
         for m in QUERIES:
             search = partial(top_k, queries[:m], numbers, TOP_K, scales=scales)
             calls[f"{dtype}, {m} at once"] = search
-    samples: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
-    for number in range(rounds):
-        for name, call in calls.items():
-            _, wall, used = script.timed(call)
-            samples[name].append((1000 * wall, 1000 * used / torch.get_num_threads()))
-        script.note(f"round {number + 1} of {rounds}")
-    return {"vectors": count, "rounds": rounds, "samples": samples}
 
+    def measure(name: str) -> dict[str, float]:
+        _, wall, used = script.timed(calls[name])
+        return {"wall": 1000 * wall, "processor": 1000 * used / torch.get_num_threads()}
 
-def print_search(result: dict[str, Any]) -> None:
-    """The best and the median of each figure: other programs only ever make one worse."""
-    print(f"{result['vectors']:,} vectors of {WIDTH}, top {TOP_K}, milliseconds\n")
-    print(f"{'':<24}{'best':>10}{'median':>10}{'processor':>12}")
-    for name, values in result["samples"].items():
-        wall, used = zip(*values, strict=True)
-        best, median, least = map(script.figure, (min(wall), float(np.median(wall)), min(used)))
-        print(f"{name:<24}{best:>10}{median:>10}{least:>12}")
-    where = script.record()["machine"]
-    print(f"\n{result['rounds']} rounds; {torch.get_num_threads()} threads; {where['cpu']}")
+    return {**script.take_rounds(list(calls), rounds, measure), "threads": torch.get_num_threads()}
 
 
 def bench_indexing(model: str, count: int, rounds: int) -> dict[str, Any]:
@@ -89,20 +76,17 @@ def bench_indexing(model: str, count: int, rounds: int) -> dict[str, Any]:
     # Hashing the weights is done once.
     script.note(f"{source}, {embedder.fingerprint[:8]}")
 
-    def measure(side: str) -> tuple[dict[str, float], str]:
+    def measure(side: str) -> dict[str, float]:
         with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "vectors.npy"
-            write: Any = partial(
-                write_index, embedder, examples, Path(folder) / "index", model=model
-            )
+            file, index = Path(folder) / "vectors.npy", Path(folder) / "index"
+            write: Any = partial(write_index, embedder, examples, index, model=model)
             if side == "embed":
                 kind = format_of(file, Layout(embedder.dimension, False, "float32"))
                 write = partial(write_vectors, embedder, examples, file, kind)
-            rate = len(examples) / script.timed(write)[1]
-        return {"texts/s": rate}, f"{rate:.1f} texts/s"
+            return {"texts/s": len(examples) / script.timed(write)[1]}
 
-    samples = script.take_rounds(("index", "embed"), rounds, measure)
-    return {"texts": len(lines), "data": source, "rounds": rounds, **script.summarize(samples)}
+    found = script.take_rounds(("index", "embed"), rounds, measure)
+    return {"texts": len(lines), "data": source, **found}
 
 
 def recalls(model: str) -> dict[str, float]:
@@ -123,9 +107,8 @@ def recalls(model: str) -> dict[str, float]:
 
 
 def main(parser: argparse.ArgumentParser) -> None:
-    number = script.at_least(1)
-    parser.add_argument("--vectors", type=number, default=1_000_000, help="random vectors")
-    parser.add_argument("--texts", type=number, help="time indexing so many texts")
+    script.add_number(parser, "vectors", 1_000_000, "random vectors")
+    script.add_number(parser, "texts", None, "time indexing so many texts")
     parser.add_argument("--recall", action="store_true", help="count what each type still finds")
     script.add_flags(parser, "model rounds json", rounds=5)
     given = parser.parse_args()
@@ -134,11 +117,15 @@ def main(parser: argparse.ArgumentParser) -> None:
     elif given.texts:
         result = bench_indexing(given.model, given.texts, given.rounds)
         title = f"Indexing {result['texts']:,} texts: {result['data']}"
-        rows = {"texts/s": "texts/s"}
-        script.print_speed(title, result, rows, as_json=given.json, other="embed")
+        script.print_speed(given, title, result, {"texts/s": "texts/s"})
     else:
         result = bench_search(given.vectors, given.rounds)
-        if given.json:
-            print(json.dumps({**result, **script.record()}))
-        else:
-            print_search(result)
+        rows = []
+        for name, values in result["samples"].items():
+            # Other programs only ever make a figure worse.
+            wall, used = values["wall"], values["processor"]
+            shown = min(wall), result["medians"][name]["wall"], min(used)
+            rows.append([name, *map(script.figure, shown)])
+        title = f"{given.vectors:,} vectors of {WIDTH}, top {TOP_K}, milliseconds"
+        heads = ["", "best", "median", "processor"]
+        script.print_table(given, title, result, heads, rows)

@@ -25,6 +25,9 @@ from benchmarks.speed.servers import Running, classifier_of, our_side, under_loa
 
 PARTS: Final = 10
 SHARE_OF_CAPACITY: Final = 0.8
+_HEADS: Final = (
+    "load", "requests/s", "200", "429", "p50 ms", "p99 ms", "p99 ms of 429", "sent again", "MiB",
+)  # fmt: skip
 
 
 def failures(parts: Sequence[Mapping[str, Any]], max_growth: float) -> list[str]:
@@ -40,13 +43,31 @@ def failures(parts: Sequence[Mapping[str, Any]], max_growth: float) -> list[str]
     return lines
 
 
-def _ms(part: Mapping[str, Any], status: str, quantile: str) -> str:
-    return f"{part['times'][status][quantile]:,.0f}" if status in part["times"] else ""
+def rows_of(found: Mapping[str, Any]) -> list[list[str]]:
+    """A row of the first and the last part, and of the overload if there was one."""
+    named = {"first tenth": found["parts"][0], "last tenth": found["parts"][-1]}
+    if "overload" in found:
+        named[f"{OVERLOAD} times capacity"] = found["overload"]
+    rows = []
+    for name, part in named.items():
+        counts = [part["statuses"].get(status, 0) for status in ("200", "429")]
+        times = [
+            f"{part['times'][status][of]:,.0f}" if status in part["times"] else ""
+            for status, of in (("200", "p50_ms"), ("200", "p99_ms"), ("429", "p99_ms"))
+        ]
+        again = sum(part["again"].values())
+        row = [name, f"{part['requests_per_second']:,.0f}", *(f"{each:,}" for each in counts)]
+        rows.append([*row, *times, f"{again:,}", f"{part['mib']:,.0f}"])
+    return rows
 
 
-def _save(found: Mapping[str, Any], out: Path | None) -> None:
-    if out is not None:
-        out.write_text(json.dumps({**found, **script.record()}))
+def _finish(given: argparse.Namespace, title: str, found: Any, wrong: Sequence[str]) -> None:
+    """Write and print what was found, and exit where something is not as it must be."""
+    if given.out is not None:
+        given.out.write_text(json.dumps({**found, **script.record()}))
+    script.print_table(given, title, found, _HEADS, rows_of(found))
+    if wrong:
+        sys.exit("\n".join(wrong))
 
 
 # --- beyond the capacity
@@ -93,19 +114,6 @@ def soak_failures(found: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def soak_table(found: Mapping[str, Any]) -> list[str]:
-    """Markdown rows of the loads."""
-    named = {"first tenth": found["parts"][0], "last tenth": found["parts"][-1]}
-    rows = []
-    for name, part in {**named, f"{OVERLOAD} times capacity": found["overload"]}.items():
-        counts = (part["statuses"].get(status, 0) for status in ("200", "429"))
-        times = (("200", "p50_ms"), ("200", "p99_ms"), ("429", "p99_ms"))
-        row = [name, f"{part['requests_per_second']:,.0f}", *(f"{each:,}" for each in counts)]
-        rows.append([*row, *(_ms(part, *each) for each in times), f"{part['mib']:,.0f}"])
-    heads = ["load", "requests/s", "200", "429", "p50 ms", "p99 ms", "p99 ms of 429", "MiB"]
-    return script.markdown(heads, rows)
-
-
 def serving_soak(parser: argparse.ArgumentParser) -> None:
     """A long load on tidybert serve, and three times as many requests as it can answer.
 
@@ -117,18 +125,15 @@ def serving_soak(parser: argparse.ArgumentParser) -> None:
     inputs.  A classifier with random weights on MODEL answers one text a request.
     """
     script.add_flags(parser, "model out")
-    parser.add_argument("--requests", type=int, default=100_000, help="requests below capacity")
-    parser.add_argument("--capacity-requests", type=int, default=1000, help="to measure capacity")
+    script.add_number(parser, "requests", 100_000, "requests below capacity")
+    script.add_number(parser, "capacity-requests", 1000, "to measure capacity")
     parser.add_argument(
         "--overload-seconds", type=float, default=60.0, help="seconds of three times capacity"
     )
     given = parser.parse_args()
     found = soak(given.model, given.requests, given.overload_seconds, given.capacity_requests)
-    _save(found, given.out)
-    print(f"capacity: {found['capacity']:,.0f} requests/s of {found['data']}")
-    print("\n".join(soak_table(found)))
-    if wrong := soak_failures(found):
-        sys.exit("\n".join(wrong))
+    title = f"capacity: {found['capacity']:,.0f} requests/s of {found['data']}"
+    _finish(given, title, found, soak_failures(found))
 
 
 # --- workers that die, and clients that misbehave
@@ -139,7 +144,7 @@ CAPACITY_REQUESTS: Final = 3000
 TRIES: Final = 20
 TICK_S: Final = 1.0
 _SLOW_CLIENTS: Final = 30
-_SETTLED_S: Final = 90.0
+SETTLED_S: Final = 90.0
 
 
 class Trouble:
@@ -217,7 +222,7 @@ def workers_of(parent: int) -> list[int]:
 
 def settled_mib(parent: int, num_workers: int) -> float:
     """Memory of a server and its workers once no worker is leaving, shared pages once, in MiB."""
-    end = time.monotonic() + _SETTLED_S
+    end = time.monotonic() + SETTLED_S
     while len(workers_of(parent)) != num_workers and time.monotonic() < end:
         time.sleep(0.2)
     kib = 0
@@ -241,26 +246,12 @@ def troubled(model: str, requests: int, num_workers: int, every_seconds: float) 
             trouble, parts = Trouble(server, request(side.path, server.port, body)), []
             with trouble.made(every_seconds):
                 for number in range(PARTS):
-                    part = sent(load)
-                    part["mib"] = settled_mib(server.process, num_workers)
-                    parts.append(part)
-                    script.note(
-                        f"part {number + 1} of {PARTS}: {part['statuses']}, again {part['again']}, "
-                        f"p99 {_ms(part, '200', 'p99_ms')} ms, {part['mib']:.0f} MiB"
-                    )
-    counts = dict(trouble.counts)
+                    parts.append(sent(load))
+                    parts[-1]["mib"] = settled_mib(server.process, num_workers)
+                    said = {name: parts[-1][name] for name in ("statuses", "again", "times", "mib")}
+                    script.note(f"part {number + 1} of {PARTS}: {said}")
     return {"data": source, "capacity": capacity, "workers": num_workers, "parts": parts,
-            "trouble": counts}  # fmt: skip
-
-
-def trouble_table(parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Markdown rows of the first and the last part."""
-    rows = []
-    for name, part in (("first tenth", parts[0]), ("last tenth", parts[-1])):
-        times = (_ms(part, "200", each) for each in ("p50_ms", "p99_ms"))
-        row = [name, f"{part['requests_per_second']:,.0f}", *times]
-        rows.append([*row, f"{sum(part['again'].values()):,.0f}", f"{part['mib']:,.0f}"])
-    return script.markdown(["load", "requests/s", "p50 ms", "p99 ms", "sent again", "MiB"], rows)
+            "trouble": dict(trouble.counts)}  # fmt: skip
 
 
 def serving_trouble(parser: argparse.ArgumentParser) -> None:
@@ -274,17 +265,14 @@ def serving_trouble(parser: argparse.ArgumentParser) -> None:
     on MODEL answers one text a request.  It needs Linux.
     """
     script.add_flags(parser, "model out")
-    parser.add_argument("--requests", type=script.at_least(PARTS), default=100_000)
-    parser.add_argument("--workers", type=script.at_least(2), default=2, help="of the server")
+    script.add_number(parser, "requests", 100_000, least=PARTS)
+    script.add_number(parser, "workers", 2, "of the server", least=2)
     parser.add_argument(
         "--every-seconds", type=float, default=60.0, help="between two kills, and two reloads"
     )
     given = parser.parse_args()
     found = troubled(given.model, given.requests, given.workers, given.every_seconds)
-    _save(found, given.out)
     answered = sum(part["statuses"].get("200", 0) for part in found["parts"])
     done = ", ".join(f"{count:,} {what}" for what, count in sorted(found["trouble"].items()))
-    print(f"{answered:,} of {given.requests:,} requests answered; {done}")
-    print("\n".join(trouble_table(found["parts"])))
-    if wrong := failures(found["parts"], MAX_TROUBLED_GROWTH):
-        sys.exit("\n".join(wrong))
+    title = f"{answered:,} of {given.requests:,} requests answered; {done}"
+    _finish(given, title, found, failures(found["parts"], MAX_TROUBLED_GROWTH))

@@ -5,8 +5,9 @@ import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, stdev
 from typing import Any, Final
 
 import numpy as np
@@ -169,32 +170,31 @@ def _theirs(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
 
 def trained_rows(given: argparse.Namespace) -> list[list[str]]:
     """A row for the model as it is, and one for each side."""
-    metric = METRICS.get(given.data, "")
-    work = {name: each for name, each in vars(given).items() if name != "write"}
-    found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES[: 2 - given.ours]}
+    metric, sides = METRICS.get(given.data, ""), SIDES[: 2 - given.ours]
+    seeds = {side: count(given.seed) for side in sides}
     rows = []
     if metric:
         before = score(given.model, given.data, given.max_seq_length)
         rows.append(["before", metric, f"{before:.4f}", "", "", "", ""])
+
+    def measure(side: str) -> dict[str, float]:
+        seed = next(seeds[side])
+        out = str(Path(folder) / f"{side}-{seed}")
+        work = {**vars(given), "write": None, "out": out, "seed": seed}
+        found = processes.run_apart(train, side, work, given.threads)
+        if metric:
+            found["score"] = score(out, given.data, given.max_seq_length)
+        return found
+
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(given.rounds):
-            for side in script.in_turn(tuple(found), number):
-                out = str(Path(folder) / f"{side}-{number}")
-                work |= {"out": out, "seed": given.seed + number}
-                each = processes.run_apart(train, side, work, given.threads)
-                if metric:
-                    each["score"] = score(out, given.data, given.max_seq_length)
-                script.note(f"{side}: {each}")
-                found[side].append(each)
-    for side, runs in found.items():
-        middle = {name: median(each[name] for each in runs) for name in runs[0]}
-        scores = [each["score"] for each in runs if metric]
+        result = script.take_rounds(sides, given.rounds, measure)
+    for side, middle in result["medians"].items():
+        scores = result["samples"][side].get("score", [])
         spread = f" ± {stdev(scores):.4f}" if len(scores) > 1 else ""
         row = [side, metric, f"{mean(scores):.4f}{spread}" if scores else ""]
         row += [f"{middle['seconds']:.1f}", f"{middle['cpu_seconds']:.1f}", ""]
         if side == "ours" and not given.ours:
-            pairs = zip(*found.values(), strict=True)
-            row[-1] = f"{median(two['seconds'] / one['seconds'] for one, two in pairs):.2f}"
+            row[-1] = f"{1 / result['ratios']['seconds']:.2f}"
         rows.append([*row, f"{middle['peak_mib']:,.0f}"])
     return rows
 
@@ -214,13 +214,13 @@ def vectors(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("data", choices=DATA)
     script.add_flags(parser, "model max-steps max-seq-length rounds threads write",
                      max_seq_length=128, rounds=1, threads=2)  # fmt: skip
-    parser.add_argument("--train-batch-size", type=int, default=32)
-    parser.add_argument("--tokens-per-batch", type=int, help="of our side; else its default")
+    script.add_number(parser, "train-batch-size", 32)
+    script.add_number(parser, "tokens-per-batch", None, "of our side; else its default")
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--precision", default="float32", help="of our side; float32 or bfloat16")
     parser.add_argument("--cached", action="store_true", help="their cached loss")
     parser.add_argument("--ours", action="store_true", help="train our side alone")
-    parser.add_argument("--seed", type=int, default=42)
+    script.add_number(parser, "seed", 42, least=0)
     given = parser.parse_args()
     heads = ["side", "metric", "score", "s", "CPU s", "times as fast", "peak MiB"]
     table = f"vectors-{given.data}{'-cached' if given.cached else ''}"
@@ -258,22 +258,19 @@ def encode(parser: argparse.ArgumentParser) -> None:
     }
     found: dict[str, Any] = {}
 
-    def measure(side: str) -> tuple[dict[str, float], str]:
+    def measure(side: str) -> dict[str, float]:
         rates = {}
         for way, size in zip(_WAYS, (_BATCH, len(texts)), strict=True):
             parts = [texts[at : at + size] for at in range(0, len(texts), size)]
             made: list[Any]
             made, _, seconds = script.timed(partial(list, map(sides[side], parts)))
             found[side], rates[way] = np.concatenate(made), len(texts) / seconds
-        return rates, f"{rates} texts a CPU second"
+        return rates
 
-    result = script.summarize(script.take_rounds(tuple(sides), given.rounds, measure))
-    rows = []
-    for way in _WAYS:
-        figures = [f"{medians[way]:,.1f}" for medians in result["medians"].values()]
-        rows.append([way, *figures, f"{result['ratios'][way]:.2f}"])
-    heads = [f"texts a CPU second, {source}", *sides, "ratio"]
-    print("\n".join(script.markdown(heads, rows)))
+    result = script.take_rounds(tuple(sides), given.rounds, measure)
     ours, theirs = found.values()
-    print(f"\n{len(texts):,} texts, {ours.shape[1]} numbers; the largest difference of a number is "
-          f"{np.abs(ours - theirs).max():.1e}; {script.record()['machine']['cpu']}")  # fmt: skip
+    largest = np.abs(ours - theirs).max()
+    remarks = [f"{ours.shape[1]} numbers; the largest difference of a number is {largest:.1e}"]
+    title = f"{len(texts):,} texts of {source}, texts a CPU second"
+    rows = {way: way for way in _WAYS}
+    script.print_speed(given, title, result, rows, remarks)

@@ -12,7 +12,6 @@ import pytest
 from benchmarks.harness import datasets, processes
 from benchmarks.harness.script import Results
 from benchmarks.scores import labels, small_data
-from benchmarks.speed.finetune_work import padded_rows
 from tidybert.checking import label_check as out_of_fold
 from tidybert.files.text_examples import TextExample
 from tidybert.modeling.kernels.linear import largest_weight
@@ -199,18 +198,6 @@ def test_every_estimator_is_scored_on_small_data(
     counted = small_data.build("TF-IDF", "none", pairs, "none", 1)
     counted.fit([("one two", "three"), ("four", "five six")], ["a", "b"])
     assert set(counted[0].vocabulary_) == {"one", "two", "three", "four", "five", "six"}
-
-
-def test_padded_cells_are_counted_by_batch(
-    toy_data: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # [CLS] and [SEP] make 3, 4 and 7 tokens of these, and all are padded to 7.
-    texts = ["cat", "red cat", "red cat red cat red"]
-    lines = ["sentence\tlabel", *(f"{text}\t{n % 2}" for n, text in enumerate(texts))]
-    (toy_data / "glue/SST-2/train.tsv").write_text("\n".join(lines) + "\n")
-    monkeypatch.setattr("benchmarks.harness.datasets.GROUPS", {"glue": ["SST-2"], "text": []})
-
-    assert list(padded_rows(str(tiny_model))) == [["SST-2", "3", "4.7", "1.50"]]
 
 
 def test_int8_is_scored_beside_float32_by_one_model(

@@ -20,7 +20,8 @@ def part(statuses: dict[str, int], mib: float) -> dict[str, Any]:
 def test_what_fails() -> None:
     good = [part({"200": 10}, 200.0), part({"200": 10}, 219.0)]
     assert soak.failures(good, soak.MAX_TROUBLED_GROWTH) == []
-    assert "| last tenth | 80 | 5 | 10 | 4 | 219 |" in soak.trouble_table(good)
+    last = soak.rows_of({"parts": good})[-1]
+    assert " | ".join(last) == "last tenth | 80 | 10 | 0 | 5 | 10 |  | 4 | 219"
 
     bad = [part({"0": 1, "200": 9}, 200.0), part({"200": 10}, 221.0)]
     assert soak.failures(bad, soak.MAX_TROUBLED_GROWTH) == [
@@ -39,6 +40,8 @@ def test_each_request_is_answered_though_workers_die(
     monkeypatch.setattr(soak, "CAPACITY_REQUESTS", 100)
     # The first kill comes after one tick, however fast the machine is.
     monkeypatch.setattr(soak, "TICK_S", 0.05)
+    # Workers are killed so often that a busy machine may never have all of them at once.
+    monkeypatch.setattr(soak, "SETTLED_S", 2.0)
     monkeypatch.setattr(datasets, "mixed_texts", lambda: ("texts", ["the cat", "a hen"]))
 
     found = soak.troubled(str(tiny_model), 600, 2, 1.0)

@@ -14,10 +14,10 @@ import sentence_transformers
 import torch
 
 from benchmarks import pack_model
-from benchmarks.scores import masked_words
-from benchmarks.small import prepare, teaching, train
+from benchmarks.scores import words
+from benchmarks.small import prepare, train
 from benchmarks.small.sentences import Drawn, DrawnAhead, Sentences, drawn, masked_texts
-from benchmarks.small.teaching import Teacher, cosines, fewer_masks, with_masks
+from benchmarks.small.train import Teacher, cosines, fewer_masks, with_masks
 from tidybert import Embedder, load
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_reading import read_sentence_form
@@ -59,7 +59,7 @@ def taught(
     folder: Path, tiny_model: Path, run_script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., int]:
     """Trains into a RUN beside the folder."""
-    monkeypatch.setattr(teaching, "_HELD_OUT", teaching._PER_BATCH)
+    monkeypatch.setattr(train, "_HELD_OUT", train._PER_BATCH)
 
     def run(out: str, *more: object) -> int:
         given = {
@@ -184,7 +184,7 @@ def test_held_out_tokens_are_masked_one_at_a_time(
     taught: Callable[..., int], folder: Path, tiny_model: Path, tmp_path: Path, run_script: Script,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    places, rows = masked_words.masked(np.arange(10, 30), 4, np.random.default_rng(0))
+    places, rows = words.masked(np.arange(10, 30), 4, np.random.default_rng(0))
     assert len(places) == len(set(places)) == 3
     assert ((rows == 4).sum(1) == 1).all()
     assert rows[np.arange(3), places].tolist() == [4, 4, 4]
