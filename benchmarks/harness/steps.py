@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.harness import processes, script
+from benchmarks.harness import script
 from tidybert.configuration import BertConfig
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 
@@ -82,9 +82,8 @@ class StepClock:
 def warm_up_steps(step_seconds: Sequence[float], device: torch.device) -> int:
     """How many of the first steps do not count; ``step_seconds`` begins with the second step's.
 
-    UNTIMED_STEPS on a CPU.  A GPU raises its clocks under load: there they are the steps until the
-    medians of _WINDOW steps and of those before are close, at most MOST_WARM_UP_STEPS and at most
-    half of all steps.
+    A GPU raises its clocks under load: there they are the steps until the medians of _WINDOW steps
+    and of those before are close, at most MOST_WARM_UP_STEPS and at most half of all steps.
     """
     if device.type != "cuda":
         return UNTIMED_STEPS
@@ -113,9 +112,8 @@ def wait_for(device: torch.device) -> None:
 def profile_of(operations: Sequence[Any], device: torch.device, num_steps: int) -> dict[str, Any]:
     """A step in figures, from the profiler's averages over ``num_steps`` steps.
 
-    "product_seconds" includes attention, which is two products.  "launches" of kernels and
-    "synchronisations", in which the host waits for the device, are None on a CPU.  "busiest" are
-    the ten operations with the most time: name, seconds, calls.
+    Attention counts as products.  "launches" of kernels and "synchronisations", in which the host
+    waits for the device, are None on a CPU.  "busiest" operations: name, seconds, calls.
     """
     on_cuda = device.type == "cuda"
 
@@ -153,8 +151,7 @@ def profiles_of(
     """The sides' profiles with "share_outside_products": of a step, without products and attention.
 
     On a GPU it includes idle time: kernels take no longer under the profiler, and ``seconds`` are
-    each side's without it.  On a CPU the profiler slows all operations down, so it is a share of
-    their sum.
+    without it.  On a CPU the profiler slows all operations down, so it is a share of their sum.
     """
     profiles = {}
     for side, one in found.items():
@@ -166,10 +163,7 @@ def profiles_of(
 
 
 def remarks_of(result: Mapping[str, Any], of_what: str, *, in_full: bool) -> Iterator[str]:
-    """Lines on the warm-up, the share of the peak, and the profile of ``of_what`` ("a step").
-
-    ``in_full``: also launches, synchronisations and the operations that take the most time.
-    """
+    """Lines on warm-up, share of the peak, and the profile of ``of_what``, ``in_full`` or not."""
     for side, number in result.get("warm_up_steps", {}).items():
         yield f"steps before the clock, {NAMES.get(side, side)}: {number}"
     for side, share in result["mfu"].items():
@@ -210,16 +204,15 @@ def time_steps(
 ) -> dict[str, Any]:
     """Time the steps of a work (FinetuneWork, PretrainWork), which read ``unit``s, after a warm-up.
 
-    Each measurement is a process of its own, so that its peak memory is its own and neither side
-    warms the other's caches.  ``function`` measures a side there, and returns what StepClock found
-    and {"step_counts" (what each step read), "peak_rate" (of the device, None where not known),
-    "threads"}; of the last round that is in ``found``.
+    ``function`` measures a side in a process of its own, and returns what StepClock found and
+    {"step_counts" (what each step read), "peak_rate" (of the device, or None), "threads"}; of the
+    last round that is in ``found``.
     """
     found: dict[str, dict[str, Any]] = {}
     warm_up: dict[str, int] = {}
 
     def one_round(side: str) -> Mapping[str, float]:
-        found[side] = one = processes.run_apart(function, side, asdict(work), work.threads)
+        found[side] = one = script.run_apart(function, side, asdict(work), work.threads)
         first = untimed or warm_up_steps(one["step_seconds"], torch.device(work.device))
         warm_up[side] = first
         seconds = one["step_seconds"][first - 1 :]
@@ -232,25 +225,24 @@ def time_steps(
     rates = {side: one[f"{unit}_per_second"] for side, one in result["medians"].items()}
     seconds = {side: one["seconds_per_step"] for side, one in result["medians"].items()}
     return {
-        **result,
-        "work": asdict(work),
-        "threads": found[sides[0]]["threads"],
+        **result, "work": asdict(work), "threads": found[sides[0]]["threads"],
         "warm_up_steps": warm_up,
         "mfu": {side: rate / peak if peak else None for side, rate in rates.items()},
-        "profile": profiles_of(found, seconds),
-        "found": found,
-    }
+        "profile": profiles_of(found, seconds), "found": found,
+    }  # fmt: skip
 
 
-def add_training_flags(
-    parser: argparse.ArgumentParser, *, steps: int, least: int, what: str
-) -> None:
-    """The flags of both trainings."""
+def parse_training(
+    parser: argparse.ArgumentParser, names: str, *, steps: int, least: int, what: str
+) -> argparse.Namespace:
+    """Add the flags of both trainings, and read the command line."""
     script.add_against(parser, (*script.SIDES[1:], script.FLASH_SIDE))
-    script.add_flags(parser, "rounds json device threads profile")
     script.add_number(parser, "steps", steps, what, least)
     parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16")
     parser.add_argument("--dropout", type=float, help="on both sides; default the model's own")
+    given = script.parse(parser, f"rounds json device threads profile {names}")
+    script.check_device(given)
+    return given
 
 
 def settings_of(given: argparse.Namespace) -> dict[str, Any]:

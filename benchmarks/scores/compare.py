@@ -1,14 +1,10 @@
 """Fine-tune with tidybert and transformers: same weights, examples, order and arguments.
 
-    python -m benchmarks compare glue --seeds 3 --defaults --write docs/results.md
-
-A group is glue, text, choice, ner or squad.  The sides take turns.  Each measurement is a process
-of its own and a line of --out; a stopped run continues from there.  All sides are scored with their
-last weights: none chooses its best step on the data that measures it.
-
---defaults adds a side: tidybert with its own defaults for as many epochs, its head begun as a
-probe.  --precision bfloat16 trains both sides in mixed precision; scores are still computed in
-float32.
+All sides are scored with their last weights: none chooses its best step on the data that measures
+it.  --defaults adds a side: tidybert with its own defaults for as many epochs, its head begun as a
+probe.  --same-start gives both sides the same first head and no dropout, so that only rounding can
+make their scores differ.  --precision bfloat16 trains both sides in mixed precision; scores are
+still computed in float32.
 
 ner adds a side too: a linear model on frozen features, as in the paper's table 7.  squad has
 SQuADShifts (questions on Wikipedia and Reddit to train on, reviews to test) and SQuAD 2.0, split by
@@ -22,7 +18,7 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,18 +26,25 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from benchmarks.harness import datasets, processes, script
-from benchmarks.speed.finetune import FinetuneWork, measure, metrics_of, work_of
+from benchmarks.harness import datasets, script
+from benchmarks.speed.training import FinetuneWork, measure, metrics_of, with_dropout, work_of
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.errors import TidyBertError
-from tidybert.inference.forward import run_batches
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
+from tidybert.finetuning.run_job import run_finetuning
+from tidybert.inference.forward import run_batches, run_features
 from tidybert.inference.loading import load
 from tidybert.metrics.entity_scores import TagCounts
 from tidybert.modeling import BertModel
 from tidybert.modeling.kernels.answer_layers import use_int8
+from tidybert.system.reporter import Reporter
+from tidybert.tasks.registry import task_class
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.runs.run_directory import is_finished
+from tidybert.training.training_arguments import TrainingArguments
 
 DEFAULTS: Final = "defaults"
 FROZEN: Final = "frozen"
@@ -130,7 +133,7 @@ def measured_apart(side: str, work: FinetuneWork) -> dict[str, Any]:
     function = frozen_features if side == FROZEN else measure
     if side == DEFAULTS:
         side, work = "ours", replace(work, at_defaults=True)
-    return processes.run_apart(function, side, asdict(work), work.threads)
+    return script.run_apart(function, side, asdict(work), work.threads)
 
 
 def chinese_model(folder: Path) -> Path:
@@ -147,13 +150,9 @@ def write_random_model(
     """Write a MODEL whose weights are drawn with this seed."""
     torch.manual_seed(seed)
     save_model_directory(
-        directory,
-        model_state=BertModel(config).state_dict(),
-        config=config,
-        tokenizer=tokenizer,
-        metadata=ModelMetadata(task="pretrain"),
-        architecture=BertModel.__name__,
-    )
+        directory, model_state=BertModel(config).state_dict(), config=config, tokenizer=tokenizer,
+        metadata=ModelMetadata(task="pretrain"), architecture=BertModel.__name__,
+    )  # fmt: skip
     return directory
 
 
@@ -200,15 +199,16 @@ def frozen_features(_side: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(parser: argparse.ArgumentParser) -> None:
-    script.add_flags(parser, "model out write seeds max-steps")
     parser.add_argument("group", choices=datasets.GROUPS)
     jobs = datasets.JOBS
     parser.add_argument("--tasks", nargs="+", choices=jobs, help="default: all of the group")
     script.add_number(parser, "num-examples", None, "train on so many examples only")
+    parser.add_argument("--same-start", action="store_true", help="same first head, no dropout")
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--defaults", action="store_true", help="also tidybert at its defaults")
-    given = parser.parse_args()
-    mark = given.group + "-bfloat16" * (given.precision == "bfloat16")
+    given = script.parse(parser, "model out write seeds max-steps")
+    mark = given.group + "-same-start" * given.same_start
+    mark += "-bfloat16" * (given.precision == "bfloat16")
     sides = [*script.SIDES, *[FROZEN] * (mark == "ner"), *[DEFAULTS] * given.defaults]
     changes = {"max_steps": given.max_steps, "precision": given.precision}
     changes |= {"num_examples": given.num_examples} if given.num_examples else {}
@@ -220,6 +220,12 @@ def main(parser: argparse.ArgumentParser) -> None:
                 work = replace(work, model=str(chinese_model(Path(folder))))
             elif name == "2.0":
                 work = replace(work, model=f"{learned_on_shifts(work).name}/run")
+            if given.same_start:
+                # A step that moves no weight writes the head of this seed, drawn at random.
+                start = replace(work, is_scored=False, max_steps=1, learning_rate=1e-30)
+                with with_dropout(start, 0.0) as without:
+                    without.trained(out=Path(folder) / "start")
+                work = replace(work, model=f"{folder}/start")
             return measured_apart(side, work)
 
     names = [name for name in datasets.GROUPS[given.group] if name in (given.tasks or jobs)]
@@ -232,6 +238,25 @@ def main(parser: argparse.ArgumentParser) -> None:
     every = list(datasets.GROUPS[given.group])
     table = score_table(every, results.lines, shown, compared=script.SIDES, timed=True)
     script.show(table, given.write, mark)
+
+
+# --- the rows that padded batches add
+
+
+def padding(parser: argparse.ArgumentParser) -> None:
+    """Count a token's cells in the padded batches of compare glue and text; tidybert has one."""
+    given = script.parse(parser, "model write")
+    tokenizer, rows = BertTokenizer.from_pretrained(given.model), []
+    for name in sorted({*datasets.GROUPS["glue"], *datasets.GROUPS["text"]} - {"ChnSentiCorp"}):
+        work = work_of(name, given.model, is_scored=False)
+        task, train, _ = work.read()
+        features = task.features(train, tokenizer, work.max_seq_length)
+        lengths = np.array([len(one.input_ids) for one in features])
+        padded = sum(lengths[batch].max() * len(batch) for batch in work.batches(len(lengths)))
+        cells = padded / (lengths.sum() * work.num_train_epochs)
+        rows.append([name, f"{len(lengths):,}", f"{lengths.mean():.1f}", f"{cells:.2f}"])
+    heads = ["task", "examples", "tokens an example", "padded cells a token"]
+    script.show(script.markdown(heads, rows), given.write, "padding")
 
 
 # --- the weights that a training begins with
@@ -247,15 +272,15 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
 def own_model(parser: argparse.ArgumentParser) -> None:
     """Fine-tune tidybert-small and minilm, from which it began, on the same examples.
 
-        python -m benchmarks own_model --seeds 3 --write docs/own-model.md
-
-    Both take tidybert's defaults; turns and --out are as in compare.  Each task is trained on a
-    part, so that a run takes a few minutes on two cores.
+    Both take tidybert's defaults.  Each task is trained on a part.
     """
-    script.add_flags(parser, "model out write seeds max-steps", model="tidybert-small",
-                     out=Path("own_model.jsonl"))  # fmt: skip
     parser.add_argument("--tasks", nargs="+", default=list(SETTINGS), choices=SETTINGS)
-    given = parser.parse_args()
+    given = script.parse(
+        parser,
+        "model out write seeds max-steps",
+        model="tidybert-small",
+        out=Path("own_model.jsonl"),
+    )
 
     def measured(model: str, name: str, seed: int) -> dict[str, Any]:
         changes = {"seed": seed, "max_steps": given.max_steps, **SETTINGS[name]}
@@ -290,17 +315,13 @@ def in_both_precisions(name: str, given: argparse.Namespace) -> dict[str, Any]:
 def int8(parser: argparse.ArgumentParser) -> None:
     """What int8 costs in scores: a job is trained once, its test part answered in both precisions.
 
-        python -m benchmarks int8 --write docs/performance.md
-
-    A job trains on MODEL as ``compare`` does, on --num-examples of its training part at most.  Each
-    measurement is a line of --out, and a stopped run continues from there.
+    A job trains as in ``compare``, on --num-examples of its training part at most.
     """
-    script.add_flags(parser, "model out write", out=Path("int8.jsonl"))
     jobs = datasets.JOBS
     parser.add_argument("--data", nargs="+", default=list(_INT8_DATA), choices=jobs)
     script.add_number(parser, "num-examples", 3200, "to train on")
     script.add_number(parser, "seed", 1)
-    given = parser.parse_args()
+    given = script.parse(parser, "model out write", out=Path("int8.jsonl"))
     results = script.Results(given.out)
     for name in given.data:
         key = {"data": name, "model": given.model, "seed": given.seed}
@@ -313,3 +334,149 @@ def int8(parser: argparse.ArgumentParser) -> None:
         rows.append([f"{line['data']}, {metric}", f"{line['num_test']:,}", *figures])
     table = script.markdown(["", "examples", "float32", "int8", "loss"], rows)
     script.show(table, given.write, "int8-scores")
+
+
+# --- students of fewer layers
+
+
+TEACHER, ALONE, TAUGHT, MORE = "teacher", "labels alone", "teacher too", "5,000 texts more"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How many examples there are, and the passes over them."""
+
+    num_labelled: int
+    num_train_epochs: float
+    num_test: int = 1000
+    num_unlabelled: int = 0
+    epochs_with_more: float = 1.0
+    train_batch_size: int = 32
+
+
+STUDENTS: Final = {
+    "SST-2": Setting(6400, 2),
+    "CoNLL-2003": Setting(1500, 3),
+    "shifts": Setting(300, 2, num_test=150, train_batch_size=8),
+}
+FEW: Final = Setting(300, 10, num_unlabelled=5000)
+
+
+def run_of(name: str, side: str, seed: int, setting: Setting, given: argparse.Namespace) -> Path:
+    """The RUN of a side; those of a taught student are named by weight and temperature too."""
+    parts = [name, side, str(setting.num_labelled), str(seed)]
+    parts += [] if side == TEACHER else [str(given.num_layers)]
+    if side in (TAUGHT, MORE):
+        parts += [f"{given.weight:g}", f"{given.temperature:g}"]
+    return Path(given.runs) / "--".join(parts).replace(" ", "_")
+
+
+def test_examples(name: str, setting: Setting) -> list[Any]:
+    """The examples to measure on."""
+    return datasets.drawn(datasets.examples_of(name, "dev"), setting.num_test, 0)
+
+
+def measured_student(
+    name: str, side: str, seed: int, setting: Setting, given: argparse.Namespace
+) -> script.Line:
+    """The scores of the RUN, which is trained if it is not there."""
+    every, job = datasets.examples_of(name, "train"), datasets.JOBS[name]
+    pool = datasets.drawn(every, len(every), seed)
+    labelled, rest = pool[: setting.num_labelled], pool[setting.num_labelled :]
+    test = rest[-1000:] if given.dev else test_examples(name, setting)
+    rest = rest[:-1000] if given.dev else rest
+    more = rest[: setting.num_unlabelled] if side == MORE else []
+    run, teacher = (run_of(name, each, seed, setting, given) for each in (side, TEACHER))
+    given_too: dict[str, Any] = {}
+    if side != TEACHER:
+        given_too["num_layers"] = given.num_layers
+    if side in (TAUGHT, MORE):
+        given_too |= {"teacher": teacher, "teacher_weight": given.weight}
+        given_too |= {"teacher_temperature": given.temperature, "unlabelled": more or None}
+    arguments = TrainingArguments(
+        num_train_epochs=setting.epochs_with_more if more else setting.num_train_epochs,
+        train_batch_size=setting.train_batch_size,
+        pooling="cls" if job.task == "classify" else None,
+        seed=TrainingArguments.seed + seed,
+    )
+    work = FinetuningJob(
+        task_class(job.task).from_examples(labelled), given.model if side == TEACHER else teacher,
+        labelled, None, arguments, max_seq_length=job.max_seq_length, out=run, resume=run.exists(),
+        **given_too,
+    )  # fmt: skip
+    seconds = 0.0
+    if not is_finished(run):
+        train = partial(run_finetuning, work, Reporter(script.note, str))
+        _, seconds, _ = script.timed(train)
+    found = metrics_of(FinetunedModel.of_run(run), test)
+    return {**{each: found[each] for each in job.metrics}, "seconds": seconds}
+
+
+def speeds(
+    name: str, sides: Sequence[str], setting: Setting, given: argparse.Namespace
+) -> script.Line:
+    """Test texts a second of each side's RUN, medians of three rounds."""
+    test = test_examples(name, setting)
+    runs = {side: FinetunedModel.of_run(run_of(name, side, 0, setting, given)) for side in sides}
+
+    def measure(side: str) -> dict[str, float]:
+        one = runs[side]
+        features = one.task.features(test, one.tokenizer, one.max_seq_length)
+        _, seconds, _ = script.timed(partial(run_features, one.task, one.model, features))
+        return {"texts/s": len(test) / seconds}
+
+    medians = script.take_rounds(sides, 3, measure)["medians"]
+    return {side: found["texts/s"] for side, found in medians.items()}
+
+
+def distill_table(results: script.Results, sides: Sequence[str]) -> list[str]:
+    """Markdown rows: the scores of each side, and how many times as fast the students answer."""
+    rows = []
+    for name in dict.fromkeys(line["data"] for line in results.lines):
+        for metric in datasets.JOBS[name].metrics:
+            found = [
+                [line[metric] for line in results.where(data=name, side=side) if metric in line]
+                for side in sides
+            ]
+            fast = results.where(data=name, side="speed")
+            times = f"{fast[0][sides[1]] / fast[0][TEACHER]:.2f}" if fast else ""
+            rows.append([name, metric, *map(script.percent, found), times, str(len(found[0]))])
+    return script.markdown(["data", "score", *sides, "times as fast", "seeds"], rows)
+
+
+def distill(parser: argparse.ArgumentParser) -> None:
+    """Students of fewer layers: from labels alone, and with a teacher's answers beside them.
+
+    The teacher is --model, fine-tuned at tidybert's defaults.  Both students begin with
+    --num-layers of its layers and a new head.  All learn from the same labelled texts, which
+    STUDENTS counts.  With --few the labelled texts are 300, and a third student has 5,000 texts
+    without labels too.  RUNs are kept under --runs.  Texts a second are those of finished RUNs that
+    answer the test texts in turn, the median of three rounds.  --weight and --temperature are of
+    the teacher, to choose the defaults; --dev measures on examples held out of the training part.
+    """
+    default, jobs = FinetuningOptions, datasets.JOBS
+    parser.add_argument("--data", nargs="+", default=list(STUDENTS), choices=jobs)
+    parser.add_argument("--few", action="store_true", help="300 labels, and 5,000 texts without")
+    parser.add_argument("--sides", nargs="+", default=None)
+    script.add_number(parser, "num-layers", 3)
+    parser.add_argument("--weight", type=float, default=default.teacher_weight)
+    parser.add_argument("--temperature", type=float, default=default.teacher_temperature)
+    parser.add_argument("--dev", action="store_true", help="measure on a held-out part of train")
+    parser.add_argument("--runs", default="distill_runs", help="folder of the RUNs")
+    given = script.parse(parser, "model out write seeds", out=Path("distill.jsonl"), seeds=1)
+    sides = given.sides or [TEACHER, ALONE, TAUGHT, *[MORE] * given.few]
+    results = script.Results(given.out)
+    for name in given.data:
+        setting = FEW if given.few else STUDENTS[name]
+        for seed in range(given.seeds):
+            for side in sides:
+                key = {"data": name, "side": side, "seed": seed}
+                if side in (TAUGHT, MORE):
+                    key |= {"weight": given.weight, "temperature": given.temperature}
+                results.take(key, partial(measured_student, name, side, seed, setting, given))
+        if not given.dev:
+            key = {"data": name, "side": "speed"}
+            results.take(key, partial(speeds, name, sides[:3], setting, given))
+    script.show(
+        distill_table(results, sides), given.write, "distill_few" if given.few else "distill"
+    )

@@ -51,10 +51,9 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Answer:
-    """How a model answered a sentence.
+    """How a model answered a sentence: its likeliest words, and the words that it cannot answer.
 
     rank: that of the best accepted word, 1 for the first; None if it can answer none of them.
-    guesses: the likeliest words.  not_one_piece: the accepted words that it cannot answer.
     """
 
     sentence: Sentence
@@ -102,35 +101,29 @@ def cloze_table(answers: Sequence[Answer]) -> list[str]:
 
 
 def listed(answers: Sequence[Answer]) -> list[str]:
-    """Hits, misses, and the words that the model cannot answer."""
-    lines = []
-    for heading, is_hit in (("first", True), ("not first", False)):
-        lines += ["", f"{heading}:"]
-        for one in answers:
-            if (one.rank == 1) == is_hit:
-                expected = "" if is_hit else f" ({'/'.join(one.sentence.answers)}: {one.rank})"
-                lines.append(f"  {one.sentence.text} {', '.join(one.guesses)}{expected}")
+    """The misses, and the words that the model cannot answer."""
+    lines = [
+        f"  {one.sentence.text} {', '.join(one.guesses)} "
+        f"({'/'.join(one.sentence.answers)}: {one.rank})"
+        for one in answers
+        if one.rank != 1
+    ]
     lost = [word for one in answers for word in one.not_one_piece]
     closed = sum(one.rank is None for one in answers)
     more = f" ({', '.join(lost)}); {closed} sentences have no other" if lost else ""
     said = f"not a single piece of the vocabulary: {len(lost)} accepted words{more}"
-    return [*lines, "", said]
+    return ["", "not first:", *lines, "", said]
 
 
 def cloze(parser: argparse.ArgumentParser) -> None:
     """Ask a pre-trained model for the missing words of a hundred sentences.
 
-        python -m benchmarks cloze tidybert-small --write docs/own-model.md
-
     cloze.jsonl has twenty sentences of each kind, with their accepted words.  A sentence's rank is
-    that of its best accepted word among all pieces of the vocabulary.  The table counts the
-    sentences with rank 1, at most 5 and at most 10, and gives the mean reciprocal rank (MRR).  The
-    script reports each word that is not one piece of the vocabulary.  A sentence with only these
-    words counts as missed, with the reciprocal rank 0.
+    that of its best accepted word among all pieces of the vocabulary.  A sentence whose words are
+    no single pieces counts as missed; the script reports such words.
     """
     parser.add_argument("model", metavar="MODEL", help="a model with a masked-LM head")
-    script.add_flags(parser, "write")
-    given = parser.parse_args()
+    given = script.parse(parser, "write")
     answers = answered(MaskFiller(given.model, device="cpu"), read_sentences())
     script.show(cloze_table(answers), given.write, "cloze")
     print("\n".join(listed(answers)))
@@ -164,10 +157,7 @@ def masked(ids: Ids, mask: int, numbers: np.random.Generator) -> tuple[Ids, Ids]
 
 
 def named(model: ModelDirectory, given: list[str]) -> Iterator[bool]:
-    """Of each token drawn from the texts, whether the likeliest one is right.
-
-    Raises WeightsError if the model lacks a head of pre-training.
-    """
+    """Of each token drawn from the texts, whether the likeliest one is right."""
     network, report = model.build(BertForPreTraining)
     if report.new:
         raise WeightsError(f"{model} lacks {', '.join(report.new)}: name a pre-trained MODEL")
@@ -189,19 +179,15 @@ def named(model: ModelDirectory, given: list[str]) -> Iterator[bool]:
 def masked_tokens(parser: argparse.ArgumentParser) -> None:
     """How many tokens of held-out text a model names, masked one at a time.
 
-        python -m benchmarks masked_tokens CORPUS --models tidybert-small --write docs/own-model.md
-
     The text is the held-out part of a corpus, in sequences of at most 128 of its tokens, from
     documents drawn by their length.  Of each sequence 15% of the tokens are drawn, and each is
-    masked alone: the model sees all others, as in a user's text.  Pre-training's own figure masks
-    them all at once, and its recipe more of them.  Models with different vocabularies name
-    different tokens, so such rows compare roughly.
+    masked alone.  Models with different vocabularies name different tokens, so such rows compare
+    roughly.
     """
     parser.add_argument("corpus", type=Path, metavar="CORPUS", help="what build-corpus wrote")
     parser.add_argument("--models", nargs="+", default=["tidybert-small"])
     script.add_number(parser, "num-texts", 400)
-    script.add_flags(parser, "write")
-    given = parser.parse_args()
+    given = script.parse(parser, "write")
     read = held_out_texts(TokenCorpus(given.corpus, "held-out"), given.num_texts)
     rows = []
     for name in given.models:
@@ -259,54 +245,40 @@ def layer_vectors(embedder: Embedder, contexts: Mapping[str, Sequence[str]]) -> 
     return found
 
 
-def static_vectors(embedder: Embedder, words: Sequence[str]) -> dict[str, Floats]:
-    """By word (H,): the mean of its pieces' word embeddings."""
-    table = embedder.encoder.word_embeddings.weight.detach().numpy()
-    return dict(zip(words, word_vectors(table, embedder.tokenizer, words), strict=True))
-
-
 def spearman(pairs: Sequence[Pair], vectors: Mapping[str, Floats]) -> float:
     """Spearman's correlation of the judgements with the cosines of vectors (d,)."""
     cosines = [float(cosine(vectors[first], vectors[second])) for first, second, _ in pairs]
     return regression_metrics([score for *_, score in pairs], cosines)["spearman"]
 
 
-def scores(
-    model: str, sets: Mapping[str, Sequence[Pair]], contexts: Mapping[str, Sequence[str]]
-) -> dict[str, list[float]]:
-    """By kind of vector, the score on each set."""
+def kinds_of_vectors(
+    model: str, contexts: Mapping[str, Sequence[str]]
+) -> Iterator[tuple[str, dict[str, Floats]]]:
+    """Each kind of vector, and by word (H,)."""
     embedder = Embedder(model, layers="all", device="cpu", precision="float32")
-    last = len(embedder.layers) - 1
+    table = embedder.encoder.word_embeddings.weight.detach().numpy()
+    static = word_vectors(table, embedder.tokenizer, list(contexts))
+    yield "word embeddings", dict(zip(contexts, static, strict=True))
     alone = layer_vectors(embedder, {word: [word] for word in contexts})
+    yield "the word alone, last layer", {word: each[-1] for word, each in alone.items()}
     inside = layer_vectors(embedder, contexts)
-    kinds = {"word embeddings": static_vectors(embedder, list(contexts))}
-    kinds["the word alone, last layer"] = {word: each[last] for word, each in alone.items()}
-    for layer in range(last + 1):
-        kinds[f"in sentences, layer {layer}"] = {word: each[layer] for word, each in inside.items()}
-    return {
-        kind: [spearman(pairs, vectors) for pairs in sets.values()]
-        for kind, vectors in kinds.items()
-    }
+    for layer in range(len(embedder.layers)):
+        yield f"in sentences, layer {layer}", {word: each[layer] for word, each in inside.items()}
 
 
 def word_pairs(parser: argparse.ArgumentParser) -> None:
     """Compare words by their vectors, and the answers with those of people: WordSim, SimLex.
 
-        python -m benchmarks word_pairs --models tidybert-small minilm
-
     A pair's similarity is the cosine of its words' vectors; a score is Spearman's correlation with
-    the mean judgement of people.  Vectors are the word embeddings (a word of several pieces has
-    their mean), the states of the word alone between [CLS] and [SEP], and the mean of the word's
-    states in some sentences, layer by layer (Bommasani et al. 2020, "Interpreting pretrained
-    contextualized representations via reductions to static embeddings").  The sentences are the
-    first of short Wikipedia articles with 8 to 40 words that have the word in this form.  All rows
-    compare the same pairs; the script says how many it leaves out because a word has too few
-    sentences.
+    the mean judgement of people.  Vectors are the word embeddings, the states of the word alone,
+    and the mean of its states in some sentences, layer by layer (Bommasani et al. 2020,
+    "Interpreting pretrained contextualized representations via reductions to static embeddings"):
+    the first of short Wikipedia articles with 8 to 40 words that have it.  All rows compare the
+    same pairs.
     """
     parser.add_argument("--models", nargs="+", default=["tidybert-small", "minilm"])
     script.add_number(parser, "contexts", 5, "sentences for each word")
-    script.add_flags(parser, "write")
-    given = parser.parse_args()
+    given = script.parse(parser, "write")
     data, all_pairs = datasets.data_folder(), {}
     for name, path in SETS.items():
         lines = (line.split("\t") for line in (data / path).read_text("utf-8").splitlines())
@@ -323,9 +295,9 @@ def word_pairs(parser: argparse.ArgumentParser) -> None:
     for name, pairs in sets.items():
         print(f"{name}: {len(pairs)} of {len(all_pairs[name])} pairs")
     rows = [
-        ["" if number else model, kind, *(f"{each:.3f}" for each in values)]
+        [model, kind, *(f"{spearman(pairs, vectors):.3f}" for pairs in sets.values())]
         for model in given.models
-        for number, (kind, values) in enumerate(scores(model, sets, full).items())
+        for kind, vectors in kinds_of_vectors(model, full)
     ]
     names = [f"{name}, {len(pairs)} pairs" for name, pairs in sets.items()]
     script.show(script.markdown(["model", "vectors", *names], rows), given.write, "word-pairs")
@@ -370,9 +342,8 @@ def measurements(files: Sequence[str], sizes: Sequence[int], held_out: float) ->
 def vocabulary(parser: argparse.ArgumentParser) -> None:
     """Tokens a word of learnt vocabularies on held-out text, beside the tokenizers library's.
 
-    Both sides learn from the same documents and are measured on the same held-out ones.  The
-    library's is BertWordPieceTokenizer with its own normalisation and limits.  Without FILES, the
-    corpus in the data folder (TIDYBERT_DATA, or ../shared/data) is read.
+    The library's is BertWordPieceTokenizer with its own normalisation and limits.  Without FILES,
+    the corpus in the data folder is read.
     """
     parser.add_argument("files", nargs="*", metavar="FILE", help="text, as train-vocab reads it")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)

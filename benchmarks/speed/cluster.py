@@ -1,14 +1,10 @@
 """Time a job over many files on a local Ray beside one process.
 
-    python -m benchmarks cluster --texts 20000 --files 10 --rounds 3
-    python -m benchmarks cluster --texts 200000 --characters 60 --rounds 1
-    python -m benchmarks cluster --corpus --rounds 2
-
 The first embeds lines of Wikipedia: one process with a thread a core, and a job with a worker a
-core, in turn.  Rates begin with the first rows, so they leave out Ray's start and the loading.
-With --characters texts are cut, and come again where Wikipedia has fewer.
---corpus runs build-corpus on the data folder's Wikipedia, with a process a core and on Ray, from
-its start to its end, and compares the shards.
+core, in turn.  Rates begin with the first rows, so they leave out Ray's start and the loading. With
+--characters texts are cut, and come again where Wikipedia has fewer.  --corpus runs build-corpus on
+the data folder's Wikipedia, with a process a core and on Ray, from its start to its end, and
+compares the shards.
 """
 
 import argparse
@@ -25,7 +21,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import datasets, processes, script
+from benchmarks.harness import datasets, script
 from tidybert.cluster.file_job import run_job
 from tidybert.cluster.input_files import input_files
 from tidybert.files.reading import ReadReport
@@ -48,11 +44,7 @@ def folder_of(contents: Sequence[str], suffix: str) -> Iterator[Path]:
 
 
 def bench_embedding(given: argparse.Namespace) -> dict[str, Any]:
-    """By side "rows/s" from the first rows on, "first rows" and "MiB".
-
-    The first rows come after so many seconds, Ray's start included; MiB are those of the one
-    process, or of the largest worker.
-    """
+    """ "rows/s" from the first rows on, their seconds, and MiB of the process or largest worker."""
     _, lines = datasets.wikipedia_lines(given.texts)
     cut = (each[: given.characters] for each in islice(cycle(lines), given.texts))
     rows = [json.dumps({"text": each}) + "\n" for each in cut]
@@ -67,7 +59,7 @@ def bench_embedding(given: argparse.Namespace) -> dict[str, Any]:
             if num_rows and first is None:
                 first = time.perf_counter(), num_rows
             is_ray = side == "local Ray"
-            mib = largest_worker() if is_ray else processes.memory_mib(field="VmRSS")
+            mib = largest_worker() if is_ray else script.memory_mib(field="VmRSS")
             most_mib = max(most_mib, mib)
 
         with tempfile.TemporaryDirectory(dir=root) as out:
@@ -99,7 +91,7 @@ def largest_worker() -> float:
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             if b"_RayWorker" in path.read_bytes():
-                found.append(processes.memory_mib(path.parent.name, "VmRSS"))
+                found.append(script.memory_mib(path.parent.name, "VmRSS"))
     return max(found)
 
 
@@ -128,12 +120,11 @@ def bench_corpus(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(parser: argparse.ArgumentParser) -> None:
-    script.add_flags(parser, "model rounds json")
     script.add_number(parser, "texts", 20_000, "to embed", least=10)
     script.add_number(parser, "files", 10, "to spread them over")
     script.add_number(parser, "characters", None, "of each text at most")
     parser.add_argument("--corpus", action="store_true", help="time build-corpus")
-    given = parser.parse_args()
+    given = script.parse(parser, "model rounds json")
     result = bench_corpus(given) if given.corpus else bench_embedding(given)
     what = "build-corpus, equal shards" if given.corpus else f"{given.texts:,} texts"
     rows = {name: name for name in next(iter(result["medians"].values()))}

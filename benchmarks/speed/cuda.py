@@ -1,13 +1,8 @@
 """Everything to measure on a GPU, in less than 25 minutes, and a table of what was found.
 
-    python -m benchmarks cuda --out cuda.md
-
 Each step is a process of its own with a time limit.  The table is written again after each step, so
-a machine that goes away takes nothing along.  Without --data DIR it makes its own corpus.
-
-    python -m benchmarks cuda --device cpu --tiny --out cuda.md
-
-tries all of it without a GPU.
+a machine that goes away takes nothing along.  Without --data DIR it makes its own corpus.  --device
+cpu --tiny tries all of it without a GPU.
 """
 
 import argparse
@@ -31,10 +26,9 @@ import numpy as np
 import torch
 
 from benchmarks.harness.datasets import wikipedia_lines
-from benchmarks.harness.processes import ROOT
-from benchmarks.harness.script import add_number, markdown, record
+from benchmarks.harness.script import ROOT, add_number, markdown, record
 from benchmarks.scores.compare import write_random_model
-from benchmarks.speed.pretrain import corpus_of
+from benchmarks.speed.training import corpus_of
 from tidybert.configuration import BertConfig
 from tidybert.tokenization import BertTokenizer
 
@@ -44,10 +38,7 @@ _VOCABULARY: Final = 30_522
 
 @dataclass(frozen=True)
 class Step:
-    """One row of the table.
-
-    command: what follows python.  limit: seconds.  found: from stdout to what the table says.
-    """
+    """One row of the table: what follows python, seconds, and from stdout what the table says."""
 
     name: str
     command: tuple[str, ...]

@@ -1,36 +1,247 @@
-"""Time texts to logits, by a classifier on MODEL: two sides, or a table of engines."""
+"""Time texts to logits, by a classifier on MODEL: two sides, or a table of engines.
+
+transformers, ONNX Runtime and OpenVINO run batches of 32 texts that transformers' tokenizer pads to
+the longest.  The last two run transformers' model, exported to ONNX.  In int8 ONNX Runtime's own
+``quantize_dynamic`` rounds weights with a scale a channel; it rounds activations with one scale a
+batch, and OpenVINO computes that model too.  sentence-transformers makes vectors of [CLS], which go
+through the classifier's last layers here.
+"""
 
 import argparse
+import copy
 import json
 import math
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from functools import partial
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from torch import nn
 
-from benchmarks.harness import datasets, processes, script, steps
-from benchmarks.speed.finetune import work_of
-from benchmarks.speed.inference_sides import (
-    ENGINES,
-    SENTENCES,
-    exported,
-    max_seq_length_for,
-    open_side,
-    packages_of,
-    save_classifier,
-)
-from tidybert.checkpoints.model_directory import ModelDirectory
+from benchmarks.harness import datasets, script, steps
+from benchmarks.speed.training import max_seq_length_for, work_of
+from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
+from tidybert.inference.forward import answering_in, run_features
+from tidybert.inference.predictor import Predictor
 from tidybert.tasks.classification import Classification
 from tidybert.tokenization import BertTokenizer
+
+BATCH_SIZE: Final = 32
+"""The other sides' batches; ours are cut by tokens."""
+ENGINES: Final = ("onnxruntime", "openvino")
+SENTENCES: Final = "sentence-transformers"
+_INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
+
+Logits = npt.NDArray[np.float32]
+Run = Callable[[Sequence[TextExample]], Logits]
+"""From examples to their logits (B, 2), in the order given."""
+
+
+def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
+    """Save MODEL as a RUN that tells texts of class 0 from texts of class 1, by random weights."""
+    origin, task = ModelDirectory.open(model), Classification(["0", "1"])
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network, _ = origin.build(task.build_model, new_head=True)
+        # Logits spread like a trained head's, so that a small difference is small in comparison.
+        nn.init.normal_(network.get_parameter("classifier.weight"))
+    save_model_directory(
+        directory, model_state=network.state_dict(), config=origin.config,
+        tokenizer=origin.tokenizer,
+        metadata=ModelMetadata(task.name, task.label_names, max_seq_length),
+        architecture=task.architecture, problem_type=task.problem_type,
+    )  # fmt: skip
+
+
+def open_side(
+    side: str, directory: Path, max_seq_length: int, device: str = "cpu", precision: str = "float32"
+) -> Run:
+    """Open the model on a side; UsageError for a precision that the side lacks."""
+    if side == "ours":
+        return _open_ours(directory, max_seq_length, device, precision)
+    if precision == "int8" and side not in ENGINES:
+        raise UsageError(
+            f"{param('precision', 'int8')}: {side} has no int8 here; use "
+            f"{param('against', 'onnxruntime')}"
+        )
+    if side == "transformers":
+        return _open_transformers(directory, max_seq_length, device)
+    if side == SENTENCES:
+        return _open_sentences(directory, max_seq_length)
+    return _open_engine(side, directory, max_seq_length, precision)
+
+
+def packages_of(side: str) -> tuple[str, ...]:
+    """The packages that a side needs."""
+    known = {"ours": (), "transformers": ("transformers",), SENTENCES: (SENTENCES,)}
+    return known.get(side, ("transformers", "onnx", "onnxruntime", side))
+
+
+def _open_ours(directory: Path, max_seq_length: int, device: str, precision: str) -> Run:
+    predictor = Predictor(
+        directory, device=device, precision=cast(Any, precision), max_seq_length=max_seq_length
+    )
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        tokenizer = predictor.tokenizer
+        if len(examples) > 1:
+            # A copy has an empty cache, as if it had seen no text.  Emptying takes longer than a
+            # text alone, which comes to a program that runs.
+            tokenizer = copy.copy(tokenizer)
+        features = predictor.task.features(examples, tokenizer, max_seq_length)
+        return np.concatenate(
+            run_features(predictor.task, predictor.model, features, precision=predictor.precision)
+        )
+
+    return run
+
+
+def _encoder_of(
+    directory: Path, max_seq_length: int, tensors: str
+) -> Callable[..., dict[str, Any]]:
+    """transformers' tokenizer for a batch of examples."""
+    tokenizer = script.quiet_transformers().AutoTokenizer.from_pretrained(directory)
+
+    def encode(batch: Sequence[TextExample]) -> dict[str, Any]:
+        pairs = [one.text_pair for one in batch]
+        encoded = tokenizer(
+            [one.text for one in batch], pairs if pairs[0] is not None else None, padding=True,
+            truncation=True, max_length=max_seq_length, return_tensors=tensors,
+        )  # fmt: skip
+        return dict(encoded)
+
+    return encode
+
+
+def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run:
+    import transformers
+
+    encode = _encoder_of(directory, max_seq_length, "pt")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        directory, attn_implementation="sdpa"
+    )
+    model.eval().to(device)
+    on_gpu = device != "cpu"
+
+    @cache
+    def batches(number: int) -> torch.utils.data.DataLoader[Any]:
+        # Its processes are started once for each order of the texts.
+        return torch.utils.data.DataLoader(
+            given[number],  # type: ignore[arg-type]
+            batch_size=BATCH_SIZE,
+            collate_fn=encode,
+            num_workers=script.LOADER_WORKERS if on_gpu else 0,
+            persistent_workers=on_gpu,
+            pin_memory=on_gpu,
+        )
+
+    given: dict[int, Sequence[TextExample]] = {}
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        given[id(examples)] = examples
+        parts = []
+        with answering_in("float32", torch.device(device)):
+            for encoded in batches(id(examples)):
+                moved = {name: each.to(device, non_blocking=True) for name, each in encoded.items()}
+                parts.append(model(**moved).logits)
+        logits: Logits = torch.cat(parts).cpu().numpy()
+        return logits
+
+    return run
+
+
+def _open_sentences(directory: Path, max_seq_length: int) -> Run:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    transformers = script.quiet_transformers()
+    model = Transformer(str(directory), max_seq_length=max_seq_length)
+    vectors = Pooling(model.get_embedding_dimension(), pooling_mode="cls")
+    encoder = SentenceTransformer(modules=[model, vectors], device="cpu")
+    whole = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()
+    pooler, classifier = whole.bert.pooler, whole.classifier
+    del whole
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        first = encoder.encode(
+            [one.text for one in examples], batch_size=BATCH_SIZE, convert_to_tensor=True
+        )
+        with torch.inference_mode():
+            logits: Logits = classifier(pooler(first[:, None])).numpy()
+        return logits
+
+    return run
+
+
+def _open_engine(side: str, directory: Path, max_seq_length: int, precision: str) -> Run:
+    encode, path = _encoder_of(directory, max_seq_length, "np"), exported(directory, precision)
+    compute: Callable[[dict[str, Any]], Any]
+    if side == "onnxruntime":
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        compute = partial(session.run, ["logits"])
+    else:
+        import openvino
+
+        # By default it multiplies in bfloat16 where the processor can.
+        settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+        settings["INFERENCE_NUM_THREADS"] = str(torch.get_num_threads())
+        compiled = openvino.Core().compile_model(path, "CPU", settings)
+        compute = lambda batch: list(compiled(batch).values())  # noqa: E731
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        parts = []
+        for start in range(0, len(examples), BATCH_SIZE):
+            batch = encode(examples[start : start + BATCH_SIZE])
+            parts.append(compute({name: batch[name].astype(np.int64) for name in _INPUTS})[0])
+        return np.concatenate(parts)
+
+    return run
+
+
+def exported(directory: Path, precision: str) -> Path:
+    """transformers' model of a directory as ONNX, beside it; exported once."""
+    path = directory / "transformers.onnx"
+    if not path.exists():
+        import transformers
+
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            directory, attn_implementation="eager"
+        ).eval()
+        ids = torch.ones(2, 9, dtype=torch.long)
+        axes = {name: {0: "batch", 1: "length"} for name in _INPUTS}
+        with warnings.catch_warnings(action="ignore"):
+            torch.onnx.export(
+                model, (ids, ids, 0 * ids), path,
+                input_names=list(_INPUTS), output_names=["logits"],
+                dynamic_axes={**axes, "logits": {0: "batch"}}, opset_version=17, dynamo=False,
+            )  # fmt: skip
+    if precision != "int8":
+        return path
+    rounded = directory / "transformers-int8.onnx"
+    if not rounded.exists():
+        from onnxruntime.quantization import quantize_dynamic
+
+        quantize_dynamic(path, rounded, per_channel=True)
+    return rounded
+
+
+# --- a side in a process of its own
+
 
 LOGITS_TOLERANCE: Final = 1e-4
 TF32_TOLERANCE: Final = 0.1
@@ -95,10 +306,8 @@ def bench_sides(
 ) -> dict[str, Any]:
     """What ``take_rounds`` finds of the sides, each of them in a process of its own.
 
-    The quantities are GROUP_in_order and GROUP_by_length (texts a second), ms_of_N_tokens_p50 and
-    _p99 (of one text of N tokens), seconds_to_first_answer (from the start of the process) and
-    peak_mib.  ``found`` is what each side returned in its last round; ``lengths`` are the first
-    group's tokens.
+    GROUP_in_order and GROUP_by_length are texts a second, ms_of_N_tokens_p50 and _p99 of one text.
+    ``found`` is what each side returned in its last round; ``lengths`` are of the first group.
     """
     tokenizer, task = BertTokenizer.from_pretrained(directory), Classification(["0", "1"])
     texts: dict[str, Any] = {"groups": {}}
@@ -125,17 +334,14 @@ def bench_sides(
     def measure(side: str) -> Mapping[str, float]:
         work = {**vars(given), "directory": str(directory), "files": str(files)}
         work["begun"] = time.time()
-        found[side] = one = processes.run_apart(measured, side, work, given.threads)
+        found[side] = one = script.run_apart(measured, side, work, given.threads)
         return {**one["values"], "peak_mib": one["peak_mib"]}
 
     return {
-        **script.take_rounds(sides, given.rounds, measure),
-        "threads": found[sides[0]]["threads"],
-        "num_texts": len(group["texts"]),
-        "num_truncated": truncated[0],
-        "lengths": group["lengths"],
-        "found": found,
-    }
+        **script.take_rounds(sides, given.rounds, measure), "threads": found[sides[0]]["threads"],
+        "num_texts": len(group["texts"]), "num_truncated": truncated[0],
+        "lengths": group["lengths"], "found": found,
+    }  # fmt: skip
 
 
 def lone_texts(
@@ -169,11 +375,9 @@ def sizes_of(medians: Mapping[str, Mapping[str, float]]) -> list[int]:
 def bench_inference(
     examples: Sequence[TextExample], sides: Sequence[str], given: argparse.Namespace
 ) -> dict[str, Any]:
-    """What ``bench_sides`` finds of the group "texts_per_second".
+    """What ``bench_sides`` finds of the group "texts_per_second", and each side's ``mfu``.
 
-    ``profile`` is of all texts in their order, and so is ``mfu``, the share of the device's peak in
-    float32.  Raises TidyBertError where the sides' logits in float32 differ by more than
-    LOGITS_TOLERANCE (on a GPU TF32_TOLERANCE), and errors of opening MODEL.
+    Raises TidyBertError where the sides' logits in float32 differ.
     """
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "model"
@@ -202,7 +406,7 @@ def bench_inference(
 
 
 def difference(what: str, answers: Sequence[Any], most: float) -> float | None:
-    """The largest difference between two sides' answers to the same texts; None for one side.
+    """The largest difference between two sides' answers; None for one side.
 
     Raises TidyBertError where it is above ``most``, because they have not done the same work.
     """
@@ -223,16 +427,14 @@ def infer(parser: argparse.ArgumentParser) -> None:
 
     The other side runs batches of 32 texts, padded to the longest, once in the file's order and
     once sorted by length, which leaves almost nothing to pad.  Then texts of 16, 62 and 128 tokens
-    come one at a time.  Both sides open one directory, and --precision int8 is for both.  Each
-    measurement is a process of its own.  On a GPU, processes tokenise transformers' batches, which
-    go over from pinned memory.  Times end when the logits are in the host's memory.  Without the
-    data folder (TIDYBERT_DATA, or ../shared/data) the texts are the bundled tickets.
+    come one at a time.  Both sides open one directory, and --precision int8 is for both.  On a GPU,
+    processes tokenise transformers' batches, which go over from pinned memory.  Times end when the
+    logits are in the host's memory.
     """
     script.add_against(parser, (*script.SIDES[1:], *ENGINES, SENTENCES))
     flags = "model rounds json device threads profile texts max-seq-length"
-    script.add_flags(parser, flags, rounds=5)
     parser.add_argument("--precision", choices=("float32", "int8"), default="float32")
-    given = parser.parse_args()
+    given = script.parse(parser, flags, rounds=5)
     script.check_device(given)
     given.max_seq_length = max_seq_length_for(given.model, given.max_seq_length)
     source = given.texts or datasets.sst2_or_tickets()
@@ -299,19 +501,16 @@ def engines(parser: argparse.ArgumentParser) -> None:
     """One table of engines: speed, time to the first answer, memory and score of one classifier.
 
     The classifier is MODEL, trained on the first texts of SST-2 (--train 0: not trained, and not
-    scored).  Each side opens it in a process of its own, once a round, and answers SST-2's dev part
-    and 300 texts of 128 tokens of Wikipedia, in the file's order and sorted by length; then texts
-    of 16, 62 and 128 tokens one at a time.  A side that is not installed is left out, and a line
-    says so.  text-embeddings-inference is no Python package, so it has no row.  Without the data
-    folder (TIDYBERT_DATA, or ../shared/data) the texts are the bundled tickets.
+    scored).  Each side answers SST-2's dev part and 300 texts of 128 tokens of Wikipedia, in the
+    file's order and sorted by length; then texts of 16, 62 and 128 tokens one at a time.  A side
+    that is not installed is left out, and a line says so.
     """
-    script.add_flags(parser, "model rounds threads json")
     every = list(_ENGINE_SIDES)
     parser.add_argument("--sides", nargs="+", choices=every, default=every, metavar="SIDE")
     script.add_number(parser, "train", 3200, "texts", least=0)
     script.add_number(parser, "num-texts", None, "of each data set; all by default")
     parser.set_defaults(device="cpu", precision="float32", profiled=False)
-    given = parser.parse_args()
+    given = script.parse(parser, "model rounds threads json")
     given.max_seq_length = max_seq_length_for(given.model)
     sides = []
     for side in given.sides:

@@ -19,7 +19,8 @@ from typing import Any, Final
 from benchmarks import ENVIRONMENT
 from benchmarks.harness import datasets, script
 from benchmarks.speed.http_load import BATCHING, HOST, OK, Load, sent
-from benchmarks.speed.inference_sides import max_seq_length_for, save_classifier
+from benchmarks.speed.infer import save_classifier
+from benchmarks.speed.training import max_seq_length_for
 from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.system.cores import WAITING
 from tidybert.tokenization import BertTokenizer
@@ -113,8 +114,7 @@ def _probability(found: Mapping[str, Any]) -> list[float]:
 def running(side: Side, text: str, threads: int | None) -> Iterator[Running]:
     """Start a server, wait for its first answer to ``text``, and stop it after the block.
 
-    Raises TidyBertError with the end of what the server printed where it ends or does not answer
-    within two minutes.
+    Raises TidyBertError where it ends or does not answer within two minutes.
     """
     with socket.socket() as found:
         found.bind((HOST, 0))

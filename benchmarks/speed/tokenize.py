@@ -2,8 +2,7 @@
 
 A cold tokenizer has seen nothing, a running one has seen other lines (as in the middle of a
 corpus), and a warm one the same lines.  The other side is the tokenizers library, which
-transformers' tokenizer runs on, by its fastest way.  Without the data folder (TIDYBERT_DATA, or
-../shared/data) the text is the bundled tickets.
+transformers' tokenizer runs on, by its fastest way.
 """
 
 import argparse
@@ -24,11 +23,7 @@ _TIMED_SHARE: Final = 4
 def bench_tokenization(
     model: str, lines: Sequence[str], *, rounds: int, against: str | None
 ) -> dict[str, Any]:
-    """Megabytes of UTF-8 a second, ids only, of the quantities cold, running and warm.
-
-    The last quarter of the lines is timed; a running tokenizer has seen the lines before it.  The
-    other side has one speed.
-    """
+    """Megabytes of UTF-8 a second, ids only; the last quarter of the lines is timed."""
     tokenizer = BertTokenizer.from_pretrained(model)
     sides = ("ours", *(["tokenizers"] if against else []))
     reference: Any = _reference(tokenizer) if against else None
@@ -53,13 +48,10 @@ def bench_tokenization(
     found = script.take_rounds(sides, rounds, measure)
     pairs = zip(ids["ours"], ids["tokenizers"], strict=True) if against else ()
     return {
-        **found,
-        "threads": 1,
-        "lines": len(lines),
-        "lines_seen_before": len(earlier),
+        **found, "threads": 1, "lines": len(lines), "lines_seen_before": len(earlier),
         "megabytes": megabytes,
         "lines_differing": sum(mine.tolist() != other.ids for mine, other in pairs),
-    }
+    }  # fmt: skip
 
 
 def _reference(tokenizer: BertTokenizer) -> Any:
@@ -85,8 +77,7 @@ def _reference(tokenizer: BertTokenizer) -> Any:
 
 def main(parser: argparse.ArgumentParser) -> None:
     script.add_against(parser)
-    script.add_flags(parser, "model rounds json", rounds=5)
-    given = parser.parse_args()
+    given = script.parse(parser, "model rounds json", rounds=5)
     source, lines = datasets.wikipedia_lines()
     result = bench_tokenization(given.model, lines, rounds=given.rounds, against=given.against)
     title = f"Tokenising {result['lines']:,} lines, {result['megabytes']:.1f} MB: {source}"

@@ -14,7 +14,6 @@ import torch
 import transformers
 
 from benchmarks.harness import script, steps
-from benchmarks.speed.inference_sides import LOADER_WORKERS
 from tidybert.catalog import find_model
 from tidybert.data.features import Features
 from tidybert.data.long_texts import DEFAULT_DOC_STRIDE
@@ -43,8 +42,7 @@ def train_in_order(
 
     ``work`` is a FinetuneWork or a PretrainWork; ``settings`` are other TrainingArguments.  On a
     GPU, processes make the batches, which go over from pinned memory.  The gradients of
-    ``num_parts`` parts of a batch add up to a step.  Returns {"seconds", "losses"} and what
-    StepClock found.
+    ``num_parts`` parts of a batch add up to a step.
     """
     device, profiled = torch.device(work.device), work.profiled_steps
     clock = steps.StepClock(device, len(batches) - profiled, profiled)
@@ -55,12 +53,9 @@ def train_in_order(
     class OrderedTrainer(transformers.Trainer):  # type: ignore[misc]
         def get_train_dataloader(self) -> Any:
             loader = torch.utils.data.DataLoader(
-                self.train_dataset,
-                batch_sampler=parts,
-                collate_fn=self.data_collator,
-                num_workers=LOADER_WORKERS if on_gpu else 0,
-                pin_memory=on_gpu,
-            )
+                self.train_dataset, batch_sampler=parts, collate_fn=self.data_collator,
+                num_workers=script.LOADER_WORKERS if on_gpu else 0, pin_memory=on_gpu,
+            )  # fmt: skip
             return self.accelerator.prepare(loader)
 
         def training_step(self, *given: Any, **more: Any) -> Any:
@@ -76,26 +71,17 @@ def train_in_order(
         trainer = OrderedTrainer(
             model=model,
             args=transformers.TrainingArguments(
-                output_dir=folder,
-                max_steps=len(batches),
-                weight_decay=0.01,
-                adam_epsilon=1e-6,
-                use_cpu=device.type == "cpu",
-                bf16=is_mixed(work.precision, device),
-                learning_rate=work.learning_rate,
-                seed=work.seed,
-                report_to="none",
-                save_strategy="no",
-                logging_steps=10,
-                disable_tqdm=True,
-                gradient_accumulation_steps=num_parts,
-                accelerator_config={"non_blocking": on_gpu},
+                output_dir=folder, max_steps=len(batches), weight_decay=0.01, adam_epsilon=1e-6,
+                use_cpu=device.type == "cpu", bf16=is_mixed(work.precision, device),
+                learning_rate=work.learning_rate, seed=work.seed, report_to="none",
+                save_strategy="no", logging_steps=10, disable_tqdm=True,
+                gradient_accumulation_steps=num_parts, accelerator_config={"non_blocking": on_gpu},
                 **settings,
             ),
             train_dataset=dataset,
             data_collator=collate,
             callbacks=[Clock()],
-        )
+        )  # fmt: skip
         # It would take forward's **kwargs for a loss that is already divided by the parts.
         trainer.model_accepts_loss_kwargs = False
         _, seconds, _ = script.timed(trainer.train)
@@ -289,14 +275,10 @@ def run_finetuning(work: Any) -> dict[str, Any]:
     place_of = {index: place for place, index in enumerate(used)}
     chosen = [train[index] for index in used]
     trained = train_in_order(
-        side.model,
-        chosen if work.task == "answer" else side.encode(chosen),
-        [[place_of[index] for index in batch] for batch in batches],
-        side.collate,
-        work,
-        per_device_train_batch_size=work.train_batch_size,
-        warmup_steps=len(batches) // 10,
-    )
+        side.model, chosen if work.task == "answer" else side.encode(chosen),
+        [[place_of[index] for index in batch] for batch in batches], side.collate, work,
+        per_device_train_batch_size=work.train_batch_size, warmup_steps=len(batches) // 10,
+    )  # fmt: skip
     # A line of results has no room for them.
     del trained["losses"]
     side.model.eval()

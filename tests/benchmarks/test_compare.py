@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from benchmarks.harness.datasets import JOBS
 from benchmarks.harness.script import Results
 from benchmarks.scores import compare
 from benchmarks.scores.compare import score_table
-from benchmarks.speed.finetune import with_dropout
 from tidybert import load
 
 
@@ -45,16 +43,15 @@ def test_scores_are_means_and_times_are_medians_of_common_seeds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("one_start", "flags", "mark", "least", "most"),
+    ("flags", "mark", "least", "most"),
     [
-        (False, [], "glue", 1e-3, 2.0),
-        (True, [], "glue", 0.0, 1e-4),
-        (True, ["--precision", "bfloat16"], "glue-bfloat16", 1e-5, 0.02),
+        ([], "glue", 1e-3, 2.0),
+        (["--same-start"], "glue-same-start", 0.0, 1e-4),
+        (["--same-start", "--precision", "bfloat16"], "glue-same-start-bfloat16", 1e-5, 0.02),
     ],
 )
 @pytest.mark.usefixtures("toy_data", "in_process")
 def test_one_start_leaves_rounding(
-    one_start: bool,
     flags: list[str],
     mark: str,
     least: float,
@@ -68,14 +65,8 @@ def test_one_start_leaves_rounding(
     work_of = compare.work_of
     small = {"train_batch_size": 4}
     monkeypatch.setattr(compare, "work_of", lambda *given, **more: work_of(*given, **more | small))
-    shown, out, model = page(mark), tmp_path / "measured.jsonl", pretrained_run
-    if one_start:
-        model = tmp_path / "start"
-        # A step that moves no weight writes a head, drawn at random, for both sides.
-        start = work_of("STS-B", str(pretrained_run), is_scored=False, **small)
-        with with_dropout(start, 0.0) as without:
-            replace(without, max_steps=1, learning_rate=1e-30).trained(out=model)
-    given = ["--model", model, "--tasks", "STS-B", "--seeds", "1"]
+    shown, out = page(mark), tmp_path / "measured.jsonl"
+    given = ["--model", pretrained_run, "--tasks", "STS-B", "--seeds", "1"]
 
     run_script("compare", "glue", *flags, *given, "--out", out, "--write", shown)
 

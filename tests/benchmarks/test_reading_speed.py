@@ -14,7 +14,7 @@ import torch
 from benchmarks.harness import datasets, script
 from benchmarks.harness.script import SIDES
 from benchmarks.speed import infer
-from benchmarks.speed.inference_sides import (
+from benchmarks.speed.infer import (
     SENTENCES,
     Logits,
     Run,

@@ -1,4 +1,4 @@
-"""Serving timed: servers in turn, the clients' load, answers that must agree, and the soak."""
+"""Serving timed: servers in turn, the clients' load, answers that must agree, and the serve."""
 
 import asyncio
 import itertools
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import datasets
-from benchmarks.speed import http_load, serve, servers, soak
+from benchmarks.speed import http_load, serve, servers
 from benchmarks.speed.http_load import (
     HOST,
     Asked,
@@ -310,8 +310,8 @@ def found(*parts: dict[str, Any], overload: dict[str, Any]) -> dict[str, Any]:
 def test_what_fails_in_a_soak() -> None:
     fine = part({"200": 50, "429": 100}, 210.0, 400.0)
     good = found(part({"200": 10}, 200.0), part({"200": 10}, 209.0), overload=fine)
-    assert soak.soak_failures(good) == []
-    assert [" | ".join(row) for row in soak.rows_of(good)[1:]] == [
+    assert serve.soak_failures(good) == []
+    assert [" | ".join(row) for row in serve.rows_of(good)[1:]] == [
         "last tenth | 80 | 10 | 0 | 5 | 10 |  | 0 | 209",
         "3 times capacity | 80 | 50 | 100 | 200 | 400 | 400 | 0 | 210",
     ]
@@ -321,14 +321,14 @@ def test_what_fails_in_a_soak() -> None:
         part({"0": 1, "200": 9}, 211.0),
         overload=part({"200": 50, "429": 100}, 210.0, 4000.0),
     )
-    assert soak.soak_failures(bad) == [
+    assert serve.soak_failures(bad) == [
         "part 2 has the statuses {'0': 1, '200': 9}",
         "memory grew from 200 to 211 MiB",
         "p99 of what was taken is 4,000 ms, more than 3,840 ms",
         "p99 of the refusals is 4,000 ms, more than 500",
     ]
     lost = found(part({"200": 10}, 200.0), overload=part({"0": 1, "200": 9}, 200.0))
-    assert soak.soak_failures(lost) == [
+    assert serve.soak_failures(lost) == [
         "the overload has the statuses {'0': 1, '200': 9}, not 200 and 429"
     ]
 
@@ -336,18 +336,18 @@ def test_what_fails_in_a_soak() -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 @pytest.mark.usefixtures("in_process")
 def test_a_short_soak(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert soak.sent is http_load.sent
-    monkeypatch.setattr(soak, "PARTS", 2)
-    monkeypatch.setattr(soak, "CONNECTIONS", 20)
+    assert serve.sent is http_load.sent
+    monkeypatch.setattr(serve, "PARTS", 2)
+    monkeypatch.setattr(serve, "CONNECTIONS", 20)
     monkeypatch.setattr(datasets, "mixed_texts", lambda: ("texts", ["the cat", "a red hen"]))
 
-    result = soak.soak(str(tiny_model), 20, 0.1, 40)
+    result = serve.soak(str(tiny_model), 20, 0.1, 40)
 
     assert [each["statuses"] for each in result["parts"]] == [{"200": 10}] * 2
     assert set(result["overload"]["statuses"]) <= {"200", "429"}
     assert result["capacity"] > 0
     assert all(each["mib"] > 10 for each in result["parts"])
-    assert len(soak.rows_of(result)) == 3
+    assert len(serve.rows_of(result)) == 3
 
 
 def test_answer_times_are_drawn_against_the_load(

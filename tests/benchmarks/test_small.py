@@ -15,9 +15,18 @@ import torch
 
 from benchmarks import pack_model
 from benchmarks.scores import words
-from benchmarks.small import prepare, train
-from benchmarks.small.sentences import Drawn, DrawnAhead, Sentences, drawn, masked_texts
-from benchmarks.small.train import Teacher, cosines, fewer_masks, with_masks
+from benchmarks.small import train
+from benchmarks.small.train import (
+    Drawn,
+    DrawnAhead,
+    Sentences,
+    Teacher,
+    cosines,
+    drawn,
+    fewer_masks,
+    masked_texts,
+    with_masks,
+)
 from tidybert import Embedder, load
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_reading import read_sentence_form
@@ -91,9 +100,9 @@ def test_characters_that_occur_come_before_frequent_tokens() -> None:
     #                         special    a  ##a b ##b aa a## bab ##aa
     counts = np.array([0, 0, 0, 0, 0, 1, 0, 0, 0, 7, 9, 0, 8])
     tokenizer = BertTokenizer(tokens)
-    kept = [tokens[at] for at in prepare.kept_tokens(tokenizer, counts, 9)]
+    kept = [tokens[at] for at in train.kept_tokens(tokenizer, counts, 9)]
     assert kept == [*SPECIAL_TOKENS, "a", "##a", "a##", "##aa"]
-    assert [tokens[at] for at in prepare.kept_tokens(tokenizer, counts, 10)][7] == "aa"
+    assert [tokens[at] for at in train.kept_tokens(tokenizer, counts, 10)][7] == "aa"
 
 
 def test_sentences_are_the_same_text_to_student_and_teacher(folder: Path, tiny_model: Path) -> None:

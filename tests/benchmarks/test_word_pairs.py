@@ -26,14 +26,15 @@ def test_vectors_are_means_over_sentences_and_pieces(tiny_model: Path) -> None:
     contexts = {"hen": [SENTENCE, "a hen"], "cow": ["a cow"]}
 
     found = words.layer_vectors(embedder, contexts)
-    static = words.static_vectors(embedder, list(contexts))
+    kinds = dict(words.kinds_of_vectors(str(tiny_model), contexts))
 
     states = [explainer.hidden_states(text).states for text in contexts["hen"]]
     expected = (states[0][:, 5] + states[1][:, 2]) / 2
     np.testing.assert_allclose(found["hen"], expected, atol=1e-5)
     assert found["cow"].shape == expected.shape
     np.testing.assert_allclose(
-        static["hen"], explainer.similarities(["hen", "cow"], layer="words").vectors[0]
+        kinds["word embeddings"]["hen"],
+        explainer.similarities(["hen", "cow"], layer="words").vectors[0],
     )
 
 
