@@ -228,8 +228,8 @@ class ModelDirectory:
         elif not isinstance(self.config, CausalConfig):
             raise ConfigError(
                 f"{self.path} is a BERT, which reads both sides and so cannot say what comes next; "
-                "train a language model with tidybert train-lm, or fill in its [MASK]s with "
-                "tidybert fill-mask"
+                "train a language model with tidybert train-lm, or fill in masked words "
+                "with tidybert fill-mask"
             )
 
     def build(
