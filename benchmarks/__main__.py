@@ -28,6 +28,7 @@ SCRIPTS: Final = {
         "encode": "speed.vectors:encode",
         "search": "speed.search",
         "cluster": "speed.cluster",
+        "download": "speed.download",
     },
     "Scores": {
         "compare": "scores.compare",
