@@ -24,8 +24,7 @@ from tidybert.inference.options import OpeningOptions, PairOptions
 from tidybert.modeling.heads import BertForMaskedLM, BertForNextSentencePrediction
 from tidybert.modeling.kernels.transfer import to_device as copied_to
 from tidybert.options import documented, spelled_out
-from tidybert.tokenization.tokenizer import Encoding, Span
-from tidybert.tokenization.vocabulary import CONTINUATION, MASK_TOKEN, UNK_TOKEN
+from tidybert.tokenization.tokenizer import BertTokenizer, Encoding, Span
 
 TOP_K: Final = 5
 # Texts in memory at once: each [MASK] has a probability for every word of the vocabulary.
@@ -54,7 +53,7 @@ class MaskFiller(OfPretraining):
         {"word", "probability", "text"} for each word, where only this [MASK] is filled.
 
         Args:
-            texts: each with at least one [MASK], in capitals.
+            texts: each with at least one [MASK], as the tokenizer spells it.
             top_k: how many words; None for 5, or for all of ``among``.
             among: choose only from these words.  Probabilities are still those among all words.
 
@@ -138,14 +137,14 @@ class MaskFiller(OfPretraining):
             raise DataError(f"among is {words!r}: expected a list of words")
         found: dict[int, str] = {}
         for word in words:
-            known = word in self.tokenizer.vocabulary
-            pieces = [word] if known else self.tokenizer.tokenize(word)
-            if pieces == [UNK_TOKEN]:
+            pieces = self.tokenizer.pieces_of_word(word)
+            if pieces == [self.tokenizer.unk_token]:
                 raise UsageError(f"{param('among')}: the vocabulary has no word {word!r}")
             if len(pieces) != 1:
                 raise UsageError(
                     f"{param('among')}: {word!r} is {len(pieces)} tokens of the "
-                    f"vocabulary{': ' * bool(pieces)}{' '.join(pieces)}; a [MASK] hides one"
+                    f"vocabulary{': ' * bool(pieces)}{' '.join(pieces)}; a "
+                    f"{self.tokenizer.mask_token} hides one"
                 )
             (index,) = self.tokenizer.convert_tokens_to_ids(pieces)
             if index in found:
@@ -156,16 +155,16 @@ class MaskFiller(OfPretraining):
     def encoded(self, text: str, where: str) -> Encoding:
         """The tokens of a text; raises DataError as ``fill``, and ``where`` begins its message."""
         encoding = self.tokenizer.encode(text, special_tokens_in_text=True)
+        mask = self.tokenizer.mask_token
         if self.tokenizer.mask_token_id not in encoding.input_ids:
             raise DataError(
-                f"{where}, {text!r:.60}, has no {MASK_TOKEN}: write it, in capitals, in "
-                "place of a word"
+                f"{where}, {text!r:.60}, has no {mask}: write it, spelled so, in place of a word"
             )
         if len(encoding) > self.max_seq_length:
             raise DataError(
                 f"{where}, {text!r:.60}, has {len(encoding)} tokens, and the model has "
                 f"positions for {self.max_seq_length}: shorten it (cutting it here could lose a "
-                f"{MASK_TOKEN})"
+                f"{mask})"
             )
         return encoding
 
@@ -202,23 +201,27 @@ class MaskFiller(OfPretraining):
             best = np.argsort(-each, kind="stable")[:top_k]
             words = self.tokenizer.convert_ids_to_tokens(known[best].tolist())
             found = [
-                {"word": word, "probability": float(each[at]), "text": _with(text, span, word)}
+                {
+                    "word": word,
+                    "probability": float(each[at]),
+                    "text": _with(self.tokenizer, text, span, word),
+                }
                 for word, at in zip(words, best, strict=True)
             ]
             masks.append({"start": span[0], "end": span[1], "words": found})
         filled = text
         # From the end, so that earlier places stay valid.
         for span, mask in zip(reversed(spans), reversed(masks), strict=True):
-            filled = _with(filled, span, mask["words"][0]["word"])
+            filled = _with(self.tokenizer, filled, span, mask["words"][0]["word"])
         return {"text": text, "filled": filled, "masks": masks}
 
 
-def _with(text: str, span: Span, word: str) -> str:
+def _with(tokenizer: BertTokenizer, text: str, span: Span, word: str) -> str:
     """The text with a word in place of a [MASK]; a ## piece joins the word before it."""
     before, after = text[: span[0]], text[span[1] :]
-    if word.startswith(CONTINUATION) and word != CONTINUATION:
-        return before.rstrip() + word.removeprefix(CONTINUATION) + after
-    return before + word + after
+    if tokenizer.continues(word):
+        before = before.rstrip()
+    return before + tokenizer.spelled(word) + after
 
 
 # Next sentence prediction: does B follow A in a text? (paper 3.1, task 2)

@@ -11,10 +11,11 @@ from torch.nn import functional
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
+from tidybert.checkpoints.sentence_form import IDENTITY
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import LINE, DataError, UsageError, param
+from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample, label_names
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.metric import meanings_of
@@ -124,6 +125,12 @@ class Classification(TextTask):
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
+        activation = metadata.settings.get("activation", IDENTITY)
+        if activation != IDENTITY:
+            raise ConfigError(
+                f"the activation of its scores is {activation!r:.80}; tidybert computes the "
+                f"softmax over classes, which goes with {IDENTITY}"
+            )
         return cls(
             cls.needed_names(metadata),
             temperature=metadata.settings.get("temperature", 1.0),

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
+from tidybert.checkpoints.sentence_form import ACTIVATIONS, IDENTITY
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import LINE, DataError, UsageError, param
+from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample, finite_number
 from tidybert.files.text_files import read_examples
 from tidybert.metrics.metric import meanings_of
@@ -34,7 +35,8 @@ class ScoreAnswers(TextAnswers["Regression"]):
     @cached_property
     def values(self) -> npt.NDArray[np.float32]:
         """(N,)."""
-        return self.logits[:, 0]
+        found: Tensor = self.task.activation(torch.from_numpy(self.logits[:, 0]))
+        return found.numpy()
 
     @cached_property
     def scores(self) -> npt.NDArray[np.float64]:
@@ -60,7 +62,12 @@ class ScoreAnswers(TextAnswers["Regression"]):
 
 
 class Regression(TextTask):
-    """Mean squared error; the output is in the units of the labels."""
+    """Mean squared error; the output is in the units of the labels.
+
+    Args:
+        activation: what the scores of a cross-encoder of sentence-transformers pass through, a
+            name of ACTIVATIONS; training here has none.
+    """
 
     name = "regress"
     answer, answers_class = Scored, ScoreAnswers
@@ -70,6 +77,16 @@ class Regression(TextTask):
     problem_type = "regression"
     meanings = meanings_of(NumberScores)
 
+    def __init__(self, long_texts: LongTexts | None = None, activation: str = IDENTITY) -> None:
+        super().__init__(long_texts)
+        if activation not in ACTIVATIONS:
+            raise ConfigError(
+                f"the activation of its scores is {activation!r:.80}; tidybert computes "
+                f"{', '.join(ACTIVATIONS)}"
+            )
+        self._activation = activation
+        self.activation = ACTIVATIONS[activation]()
+
     @classmethod
     def from_examples(
         cls, examples: Sequence[TextExample], options: TextOptions = TextOptions()
@@ -78,7 +95,12 @@ class Regression(TextTask):
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        return cls(LongTexts.from_settings(metadata.settings))
+        settings = metadata.settings
+        return cls(LongTexts.from_settings(settings), settings.get("activation", IDENTITY))
+
+    def settings(self) -> dict[str, Any]:
+        given = {} if self._activation == IDENTITY else {"activation": self._activation}
+        return {**given, **super().settings()}
 
     @classmethod
     def reads_head(cls, head: HeadDescription) -> bool:
@@ -128,6 +150,10 @@ class Regression(TextTask):
 
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         return (outputs[:, 0] - labels_of(batch, outputs)).square()
+
+    def trained_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        found: Tensor = self.activation(super().trained_outputs(model, batch))
+        return found
 
     def imitation_losses(
         self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float

@@ -71,6 +71,11 @@ class Layout:
         """The special tokens of an input of one text or two."""
         return len(self.parts(num_texts)) - num_texts
 
+    def num_before(self, num_texts: int) -> int:
+        """The special tokens before the last of one text or two."""
+        last = max(at for at, (token, _) in enumerate(self.parts(num_texts)) if token is None)
+        return last + 1 - num_texts
+
     def joined(self, texts: Sequence[Any]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
         """The ids and the token types, (n,) each, of one text's ids or two's."""
         left = iter(texts)

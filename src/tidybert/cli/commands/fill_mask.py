@@ -84,13 +84,14 @@ def _print(answer: Mapping[str, Any]) -> None:
     for number, mask in enumerate(masks, start=1):
         if number > 1:
             print_line()
+        masked = answer["text"][mask["start"] : mask["end"]]
         print_table(
             {"word": "left", "probability": "right", "text": "left"},
             [
                 (each["word"], f"{each['probability']:.4f}", _around(each["text"], mask["start"]))
                 for each in mask["words"]
             ],
-            title=f"[MASK] {number} of {len(masks)}" if len(masks) > 1 else None,
+            title=f"{masked} {number} of {len(masks)}" if len(masks) > 1 else None,
         )
     if len(masks) > 1:
         print_line(f"\nall filled in: {answer['filled']}")

@@ -123,6 +123,7 @@ def _finished(directory: Path) -> dict[str, Any]:
         "task": metadata.task if metadata else None,
         "heads": list(opened.head.architectures),
         "inputs": name_of(metadata.inputs) if metadata else None,
+        "activation": opened.head.activation,
         "labels": list(labels or ()),
         "max_seq_length": metadata.max_seq_length if metadata else None,
         "sizes": _sizes(config),

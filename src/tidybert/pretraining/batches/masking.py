@@ -25,7 +25,6 @@ from tidybert.pretraining.batches.random_streams import (
     uniform,
 )
 from tidybert.tokenization import BertTokenizer
-from tidybert.tokenization.vocabulary import CONTINUATION
 
 MASK_SHARE: Final = 0.8
 """The share of the predicted tokens that become [MASK]."""
@@ -71,7 +70,7 @@ class Masking:
         self._is_special = np.zeros(tokenizer.vocab_size, np.bool_)
         self._is_special[[tokenizer.cls_token_id, tokenizer.sep_token_id]] = True
         self._continues = np.array(
-            [token.startswith(CONTINUATION) for token in tokenizer.vocabulary.tokens]
+            [tokenizer.continues(token) for token in tokenizer.vocabulary.tokens]
         )
 
     def budgets(self, lengths: Array) -> Array:

@@ -58,8 +58,6 @@ from tidybert.tokenization import BertTokenizer
 # than the model reads is read in windows that overlap, and each word in the one that shows most of
 # its surroundings, so that nothing is cut off and each word counts once.
 
-SPECIAL_TOKENS = 2  # [CLS] and [SEP]
-
 
 @dataclass(frozen=True, slots=True)
 class WordPlaces:
@@ -89,7 +87,7 @@ def tagged_features(
     that answers for no word is left out; an example without words has one Features.  Raises
     UsageError as ``check_windows``, and the tokenizer's TextError.
     """
-    room = max_seq_length - SPECIAL_TOKENS
+    room = max_seq_length - tokenizer.layout.num_special(1)
     check_windows(room, doc_stride)
     pieces = iter(
         tokenizer.encode_batch(
@@ -119,7 +117,7 @@ def _windows(
     ends = np.cumsum([len(each) for each in pieces], dtype=np.int64)
     firsts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(pieces)]
     ids = np.concatenate([np.empty(0, dtype=np.int32), *pieces])
-    windows = windows_of(len(ids), room, doc_stride)
+    windows, before = windows_of(len(ids), room, doc_stride), tokenizer.layout.num_before(1)
     owners = most_context(windows)[firsts]
     for window, (first, last) in enumerate(windows):
         words = np.flatnonzero(owners == window)
@@ -127,9 +125,9 @@ def _windows(
             continue
         yield Features(
             *sequence(tokenizer, [ids[first:last]]),
-            num_tokens=len(ids) + SPECIAL_TOKENS,
+            num_tokens=len(ids) + tokenizer.layout.num_special(1),
             example=number,
-            place=WordPlaces(words, firsts[words] - first + 1, int(silent[words].sum())),
+            place=WordPlaces(words, firsts[words] - first + before, int(silent[words].sum())),
             weight=float(len(words)),
         )
 
