@@ -19,6 +19,7 @@ SCRIPTS: Final = {
         "serve": "speed.serve",
         "finetune": "speed.finetune",
         "pretrain": "speed.pretrain",
+        "kernels": "speed.kernels",
         "serving_soak": "speed.soak:serving_soak",
         "serving_trouble": "speed.soak:serving_trouble",
         "answer_times": "speed.answer_times",

@@ -26,8 +26,9 @@ from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.inference.loading import fitting_length
-from tidybert.modeling.kernels.linear import MOST_ROWS, Int8Linear, largest_weight
+from tidybert.modeling.kernels.linear import Int8Linear, largest_weight
 from tidybert.modeling.kernels.linear import product as product_of
+from tidybert.modeling.kernels.sizes import MOST_ROWS
 from tidybert.pretraining.throughput import flops_per_token, peak_flops
 from tidybert.storage.model_files import CONFIG_FILE
 from tidybert.tasks.classification import Classification
