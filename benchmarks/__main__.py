@@ -21,7 +21,7 @@ SCRIPTS: Final = {
         "answer_times": "speed.serve:answer_times", "cuda": "speed.cuda",
         "vectors": "speed.vectors:vectors", "encode": "speed.vectors:encode",
         "search": "speed.vectors:search", "cluster": "speed.cluster",
-        "download": "speed.download",
+        "download": "speed.download", "kernels": "speed.kernels",
     },
     "Scores": {
         "compare": "scores.compare",
