@@ -159,8 +159,8 @@ class Index(ShowsFacts):
             found["id"] = settings["id_column"]
         if settings["passages"]:
             found["passages"] = len(self.positions)
-        if self._state.num_changes:
-            found["deleted_or_replaced"] = self._state.num_changes
+        if num_dead := len(self.vectors) - len(self.positions):
+            found["deleted_or_replaced"] = num_dead
         if scan is not None:
             scored = f"by signs, {scan.candidates:,} candidates" if scan.candidates else "exact"
             found["search"] = f"{scored}; signs find {scan.recall:.2%} of the ten nearest"

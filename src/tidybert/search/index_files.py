@@ -197,7 +197,12 @@ def _changing(directory: str | Path) -> Iterator[IndexContent]:
 
 
 def _clear(directory: Path, state: IndexState) -> None:
-    """Remove the files of other generations, which a kill has left."""
+    """Remove what counts no more: files of other generations, and of a finished state its progress.
+
+    A kill may have left them.
+    """
+    if state.sha256:
+        remove_tree(directory / PROGRESS_FILE)
     for path in directory.iterdir():
         if state.is_of_another(path.name):
             remove_tree(path)
@@ -304,15 +309,14 @@ def _changed(
         document = list(group)
         column = settings.id_column
         key = str((document[0].columns or {})[column]) if column else str(number)
+        # One that was deleted has its place still.
         old = numbers.get(key)
-        if old is not None and not is_live[old]:
-            old = None
         kept = []
-        if old is not None:
+        if old is not None and is_live[old]:
             texts = map(content.text, range(int(begins[old]), int(ends[old])))
             kept = [(each["text"], each["columns"]) for each in texts]
         given = [(one.text, columns_json(one)) for one in document]
-        if old == len(is_live) - 1 and kept == given[: len(kept)]:
+        if kept and old == len(is_live) - 1 and kept == given[: len(kept)]:
             # A stopped call has written the first passages of it.
             yield from document[len(kept) :]
         elif kept != given:
@@ -391,7 +395,6 @@ class _Growing:
         self._sync()
         self.state = self.state.with_hashes(self.directory)
         self._write_state(INDEX_FILE)
-        remove_tree(self.directory / PROGRESS_FILE)
         _clear(self.directory, self.state)
 
     def _add_bits(self) -> None:
