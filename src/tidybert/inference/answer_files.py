@@ -17,6 +17,7 @@ from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder, vectors_of_each
 from tidybert.inference.forward import LARGEST_CHUNK, in_chunks
+from tidybert.inference.passages import PLACE
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import plain_json
 from tidybert.storage.own_files import GrowingFile
@@ -144,14 +145,23 @@ class Chunk:
             return iter(self.vectors)
         return vectors_of_each(self.vectors, self.encodings)
 
+    def places(self, number: int) -> dict[str, Any]:
+        """Where a passage is in its document."""
+        columns = self.examples[number].columns or {}
+        return {name: columns[name] for name in PLACE}
+
 
 @dataclass(frozen=True)
 class Layout:
-    """What a file holds: vectors of d values, one a text or one a token, of a dtype."""
+    """What a file holds: vectors of d values, one a text or one a token, of a dtype.
+
+    ``passages``: the window and the stride of the passages that the texts are, if they are.
+    """
 
     dimension: int
     per_token: bool
     dtype: str
+    passages: tuple[int, int] | None = None
 
 
 class VectorFormat(Form, ABC):
@@ -172,10 +182,13 @@ class NpyVectors(VectorFormat):
     """One array (n, d), which ``numpy.load(…, mmap_mode="r")`` opens without reading it."""
 
     def __init__(self, layout: Layout) -> None:
-        if layout.per_token:
+        if layout.per_token or layout.passages:
+            what = f"{param('pooling', 'token')} gives a vector for each token"
+            if layout.passages:
+                what = f"{param('passages')} gives a place in the text with each vector"
             raise UsageError(
-                f"{param('pooling', 'token')} gives a vector for each token, which .npy cannot "
-                f"hold: name an {param('out')} that ends in .parquet or .jsonl"
+                f"{what}, which .npy cannot hold: name an {param('out')} that ends in .parquet or "
+                ".jsonl"
             )
         super().__init__(layout)
 
@@ -220,6 +233,8 @@ class JsonLines(VectorFormat):
                 "num_tokens": chunk.num_tokens[number],
                 "truncated": chunk.truncated[number],
             }
+            if self.layout.passages:
+                fields |= chunk.places(number)
             if chunk.encodings is not None:
                 fields |= _token_fields(chunk.encodings[number])
                 name, text = "vectors", f"[{', '.join(map(_numbers, vector))}]"
@@ -243,6 +258,8 @@ class ParquetVectors(VectorFormat):
         super().__init__(layout)
         vector = pa.list_(pa.from_numpy_dtype(np.dtype(layout.dtype)), layout.dimension)
         fields = [("row", pa.int64()), ("num_tokens", pa.int32()), ("truncated", pa.bool_())]
+        if layout.passages:
+            fields += [(name, pa.int64()) for name in PLACE]
         if layout.per_token:
             fields += [
                 ("tokens", pa.list_(pa.string())),
@@ -261,6 +278,9 @@ class ParquetVectors(VectorFormat):
         import pyarrow as pa
 
         columns = [[one.row for one in chunk.examples], chunk.num_tokens, chunk.truncated]
+        if self.layout.passages:
+            places = [chunk.places(number) for number in range(len(chunk.examples))]
+            columns += [[each[name] for each in places] for name in PLACE]
         vectors = pa.FixedSizeListArray.from_arrays(
             pa.array(chunk.vectors.reshape(-1)), self.layout.dimension
         )
@@ -359,6 +379,7 @@ def write_vectors(
         "device": embedder.device.type,
         "precision": embedder.precision,
         "chunk_size": size,
+        **({"passages": layout.passages} if layout.passages else {}),
     }
 
     def pieces(left: Iterator[TextExample], _num_done: int) -> Iterator[Piece[TextExample]]:

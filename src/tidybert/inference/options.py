@@ -65,6 +65,16 @@ class SentenceOptions(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PassageOptions(Options):
+    passages: int | None = option(None, at_least=1)
+    """``--passages N``: Cut each text at ends of sentences into passages of at most N tokens, with
+    a vector each."""
+    passage_stride: int | None = option(None, at_least=1, needs="passages")
+    """``--passage-stride N``: Begin the next passage at most N tokens after the last one. If not
+    set: as --passages, so they do not overlap."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class EmbedderOptions(SentenceOptions, OpeningOptions):
     """How an encoder is opened, and makes vectors."""
 

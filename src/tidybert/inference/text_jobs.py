@@ -29,6 +29,7 @@ from tidybert.inference.answer_files import (
 )
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.language_model import TextScorer
+from tidybert.inference.passages import text_passages
 from tidybert.inference.predictor import Predictor
 from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 from tidybert.storage.part_file import Written, new_file
@@ -274,23 +275,55 @@ class EmbedJob(TextJob):
 
     per_token: bool = False
     dtype: str = "float32"
+    passages: int | None = None
+    passage_stride: int | None = None
     name: ClassVar = "embed"
     suffix: ClassVar = ".parquet"
 
     def load(self) -> Embedder:
-        return Embedder(self.model, **self.options)
+        """Raises UsageError too for a passage that is longer than what the encoder reads."""
+        opened = Embedder(self.model, **self.options)
+        if self.passages is not None:
+            prompt = opened.tokenizer.encode(opened.prompt, add_special_tokens=False)
+            room = opened.max_seq_length - opened.tokenizer.layout.num_special(1) - len(prompt)
+            if not self.stride <= self.passages <= room:
+                raise UsageError(
+                    f"{param('passages', self.passages)}, {param('passage_stride', self.stride)}: "
+                    f"expected at most {room}, the tokens of a text that the encoder reads, and a "
+                    "stride that is not longer"
+                )
+        return opened
+
+    @property
+    def stride(self) -> int:
+        """Tokens from one passage to the next; 0 without passages."""
+        return self.passage_stride or self.passages or 0
+
+    def examples(self, opened: Any, source: str | Path, report: ReadReport) -> Iterator[Any]:
+        return self.parts(opened, super().examples(opened, source, report))
+
+    def parts(self, opened: Embedder, texts: Iterator[Any]) -> Iterator[Any]:
+        """The passages of the texts, or the texts themselves."""
+        if self.passages is None:
+            return texts
+        return text_passages(texts, opened.tokenizer, self.passages, self.stride)
 
     @contextmanager
     def alone(self, target: Path, resume: bool) -> Iterator[Any]:
         with super().alone(target, resume) as lock:
             # Before the model is loaded: a suffix that no format has, or one that holds no tokens.
-            format_of(target, Layout(1, self.per_token, self.dtype))
+            format_of(target, replace(self._layout, dimension=1))
             yield lock
 
     def layout(self, opened: Embedder) -> Layout:
         """What a file of vectors holds."""
         width = opened.token_dimension if self.per_token else opened.dimension
-        return Layout(width, self.per_token, self.dtype)
+        return replace(self._layout, dimension=width)
+
+    @property
+    def _layout(self) -> Layout:
+        passages = None if self.passages is None else (self.passages, self.stride)
+        return Layout(0, self.per_token, self.dtype, passages)
 
     def write(
         self, opened: Embedder, texts: Iterable[Any], target: Path, resume: bool, reporter: Reporter
@@ -299,4 +332,5 @@ class EmbedJob(TextJob):
         return write_vectors(opened, texts, target, kind, resume=resume, reporter=reporter)
 
     def settings(self) -> dict[str, Any]:
-        return {**super().settings(), "per_token": self.per_token, "dtype": self.dtype}
+        settings = {**super().settings(), "per_token": self.per_token, "dtype": self.dtype}
+        return settings | ({"passages": [self.passages, self.stride]} if self.passages else {})

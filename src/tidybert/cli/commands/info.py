@@ -31,6 +31,7 @@ class InfoFlags(flags.JsonFlag):
 def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
     """Show what a MODEL or a RUN is: task, labels, sizes, metrics, origin, and what it needs.
 
+    Of an index it shows the settings, the texts and how they are searched.
     On a RUN whose training has not ended it shows the last step, and how to continue.
     """
     from tidybert.catalog import find_model, is_size
@@ -45,6 +46,10 @@ def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
 
         found = {"model": model, "state": "a size with random weights"}
         found |= {"sizes": _sizes(BertConfig.from_name(model))}
+    elif (Path(model) / "index.json").exists():
+        from tidybert.search.index import Index
+
+        found = Index(model).facts()
     else:
         directory = find_model(model)
         unfinished = find_unfinished(directory)
