@@ -21,8 +21,9 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, ClassVar, Final
 
 from tidybert.errors import DataError, UsageError, in_python, param, suggestion
+from tidybert.files.arrow_files import parquet_names, parquet_rows
 from tidybert.files.reading import KEPT_PROBLEMS, ReadOptions
-from tidybert.files.records import line_records, parquet_names, parquet_rows
+from tidybert.files.records import line_records
 from tidybert.files.rows import Problem, count_of, keys_seen, problem_lines, text_problem
 from tidybert.files.text_files import SUFFIXES
 from tidybert.files.text_lines import (

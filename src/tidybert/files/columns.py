@@ -7,12 +7,11 @@ or where the names asked for (or, with no flags at all, well-known names) are in
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
 from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.reading import ROLES, ReadReport
-from tidybert.files.records import CellsRow, parquet_names, parquet_rows
+from tidybert.files.records import CellsRow
 from tidybert.files.rows import Problem, Record, count_of, keys_seen
 from tidybert.files.text_lines import Line, chomp
 from tidybert.storage.limits import COLUMNS
@@ -109,7 +108,7 @@ def has_header(first_row: Sequence[str], report: ReadReport) -> bool:
     if not given or not all(map(is_number, given)):
         return True
     names = KNOWN_NAMES[0].texts | KNOWN_NAMES[0].labels
-    known = [cell for cell in first_row if _plain(cell) in names]
+    known = [cell for cell in first_row if plain_name(cell) in names]
     if known:
         raise DataError(
             f"{report.path}:1: the columns are given by number and the first row holds "
@@ -195,7 +194,9 @@ def _guesses(
 ) -> dict[str, int]:
     """Positions of the roles without a place, where the names allow one reading only."""
     taken = {place for each in places.values() for place in each}
-    plain = ["" if at in taken or name in taken else _plain(name) for at, name in enumerate(names)]
+    plain = [
+        "" if at in taken or name in taken else plain_name(name) for at, name in enumerate(names)
+    ]
     guess: dict[str, int] = {}
     if "text" not in places:
         guess = _guessed_texts(plain, groups, only_one="text_pair" in places)
@@ -253,7 +254,8 @@ def describe_columns(seen: Seen) -> str:
     return f"Columns seen: {', '.join(shown)}{more}"
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A column's name in the spelling of the known ones."""
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
 
 
@@ -403,29 +405,7 @@ def record_values(
             yield _values(number, record, columns, list(record) if report.keep_columns else None)
 
 
-def parquet_values(report: ReadReport) -> Iterator[Values | Problem]:
-    """Rows of a Parquet file, of which only the columns asked for are read."""
-    if report.path == "-":
-        raise UsageError(
-            f"{param('format', 'parquet')}: Parquet cannot be read from standard input; name a file"
-        )
-    if report.path.lower().endswith(".gz"):
-        raise UsageError(f"{report.path}: Parquet is compressed within; unpack this file first")
-    names = parquet_names(report.path)
-    yield from _column_values(names, partial(parquet_rows, report.path), report)
-
-
-def memory_values(report: ReadReport) -> Iterator[Values | Problem]:
-    """The report's rows in memory, of which only the columns asked for are read."""
-    memory = report.memory
-    assert memory is not None
-    if memory.names is None:
-        yield from record_values(memory.records(), report)
-    else:
-        yield from _column_values(memory.names, memory.records, report)
-
-
-def _column_values(
+def column_values(
     names: Sequence[str],
     rows: Callable[[Sequence[str]], Iterator[Record | Problem]],
     report: ReadReport,
