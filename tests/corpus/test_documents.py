@@ -222,11 +222,11 @@ def test_bad_json_lines(tmp_path: Path, line: str, message: str) -> None:
 
 
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:
-    rows = write(tmp_path / "c.jsonl", '{"texts": "a"}\n' * 9)
-    with pytest.raises(DataError, match=r"c.jsonl:1: no key 'text' among 'texts'; did you mean"):
+    rows = write(tmp_path / "c.jsonl", '{"texts": "a", "more": "b"}\n' * 9)
+    with pytest.raises(DataError, match=r"c.jsonl:1: no key 'text' among 'texts', 'more'; did"):
         read(rows)
-    table = write_parquet(tmp_path / "c.parquet", texts=["a"])
-    with pytest.raises(DataError, match=r"c.parquet: no column 'text' among 'texts'; did you mean"):
+    table = write_parquet(tmp_path / "c.parquet", texts=["a"], more=["b"])
+    with pytest.raises(DataError, match=r"c.parquet: no column 'text' among 'texts', 'more'; did"):
         read(table)
     nulls = write_parquet(tmp_path / "d.parquet", text=["a", None])
     with pytest.raises(DataError, match=r"d.parquet:2: 'text' is null"):

@@ -9,9 +9,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from tidybert.errors import DataError
+from tidybert.files.reading import ReadReport
 from tidybert.files.rows import Record, named
 from tidybert.files.text_lines import check_unpacked
 from tidybert.storage.json_objects import read_json_object
@@ -35,21 +37,26 @@ def parquet_names(path: str, opened: Opener | None = None) -> list[str]:
 
 
 def parquet_rows(
-    path: str, columns: Sequence[str], opened: Opener | None = None
+    path: str,
+    columns: Sequence[str],
+    opened: Opener | None = None,
+    classes: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Iterator[Record]:
     """Rows of a Parquet file as objects of the named columns, numbered from 1."""
     number = 0
     with _parquet(path, opened) as file:
-        classes = class_names(path, file.schema_arrow.metadata)
         for batch in file.iter_batches(batch_size=PARQUET_BATCH, columns=list(columns)):
             for value in batch.to_pylist():
                 number += 1
                 yield number, with_names(value, classes)
 
 
-def parquet_columns(path: str) -> Columns:
+def parquet_columns(path: str, report: ReadReport) -> Columns:
     """A Parquet file."""
-    return parquet_names(path), lambda wanted: parquet_rows(path, wanted)
+    with _parquet(path, None) as file:
+        names = list(file.schema_arrow.names)
+        classes = class_names(path, report, file.schema_arrow.metadata)
+    return names, lambda wanted: parquet_rows(path, wanted, classes=classes)
 
 
 @contextmanager
@@ -67,17 +74,17 @@ def _parquet(path: str, opened: Opener | None) -> Iterator[Any]:
         yield file
 
 
-def arrow_columns(path: str) -> Columns:
+def arrow_columns(path: str, report: ReadReport) -> Columns:
     """A file in Arrow's formats for files or streams, or the folder of a Dataset on disk."""
     files = _files_of(Path(path)) if Path(path).is_dir() else [path]
     with _arrow(files[0]) as (reader, _):
         names = list(reader.schema.names)
+        classes = class_names(files[0], report, reader.schema.metadata)
 
     def rows(wanted: Sequence[str]) -> Iterator[Record]:
         number = 0
         for file in files:
-            with _arrow(file) as (reader, batches), _arrow_errors(file, "Arrow"):
-                classes = class_names(file, reader.schema.metadata)
+            with _arrow(file) as (_, batches), _arrow_errors(file, "Arrow"):
                 for batch in batches:
                     # Only a check of all buffers makes the content of foreign ones safe.
                     batch.validate(full=True)
@@ -145,7 +152,9 @@ def _files_of(folder: Path) -> list[str]:
     return [str(folder / str(name)) for name in names]
 
 
-def class_names(path: str, schema: Mapping[bytes, bytes] | None = None) -> dict[str, Sequence[str]]:
+def class_names(
+    path: str, report: ReadReport, schema: Mapping[bytes, bytes] | None = None
+) -> dict[str, Sequence[str]]:
     """The names of the classes that ``datasets`` records, by column; from the file's own schema,
     or else from a dataset_info.json beside it.
     """
@@ -165,6 +174,9 @@ def class_names(path: str, schema: Mapping[bytes, bytes] | None = None) -> dict[
         names = inner.get("names") if isinstance(inner, dict) else None
         if isinstance(names, list) and all(isinstance(name, str) for name in names):
             found[str(column)] = names
+    if found:
+        shown = ", ".join(repr(name[:40]) for name in found)
+        report.notes.append(f"numbers in {shown} are read as the names of their classes")
     return found
 
 

@@ -6,7 +6,7 @@ or where the names asked for (or, with no flags at all, well-known names) are in
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tidybert.errors import DataError, UsageError, param, suggestion
@@ -88,6 +88,8 @@ class Columns:
 
     places: Mapping[str, Sequence[Any]]
     names: Mapping[str, Sequence[str]]
+    keep_text: bool = False
+    """Whether a text is among the columns that examples keep."""
 
     def last(self) -> int:
         """The position of the rightmost column of rows of cells."""
@@ -165,7 +167,7 @@ def find_columns(seen: Seen, report: ReadReport, *, first_object: int | None = N
     report.guessed += [role for role in ROLES if role in guesses]
     if options.label is not None and "label" not in places:
         report.notes.append(f"no column {param('label', options.label)}; read without labels")
-    return Columns(places, named)
+    return Columns(places, named, report.keep_columns == "all")
 
 
 def _recorded(
@@ -412,7 +414,7 @@ def column_values(
 ) -> Iterator[Values | Problem]:
     """The values of ``rows``, which gives those of some of the columns ``names``."""
     found = find_columns(names, report)
-    columns = Columns(found.names, found.names)
+    columns = replace(found, places=found.names)
     wanted: Sequence[str] = [key for each in columns.names.values() for key in each]
     if report.keep_columns:
         wanted = names
@@ -460,7 +462,11 @@ def _values(number: int, row: Any, columns: Columns, kept: Sequence[str] | None 
     if kept is not None:
         keys = range(len(kept)) if isinstance(row, list) else kept
         cells = zip(kept, keys, strict=True)
-        others = {name: row[key] for name, key in cells if key != text and _has(row, key)}
+        others = {
+            name: row[key]
+            for name, key in cells
+            if _has(row, key) and (columns.keep_text or key != text)
+        }
     return number, row[text], text_pair, label, others
 
 

@@ -22,7 +22,9 @@ class ExampleReader(Generic[E]):
             ReadReport that has the path, ``need_label``, and the details.
         formats: the formats that it reads.
         tuple_names: names the values of a row in memory that is a tuple; None reads files alone.
-        details: arguments of ``rows`` that every call passes on, beside its own.
+        details: arguments of ``rows`` that every call passes on, beside its own; ``keep_columns``
+            makes each example keep the columns of its row, of a text those that are not the text
+            unless it is "all".
     """
 
     rows: Callable[..., Iterator[E | Problem]]
@@ -73,7 +75,9 @@ class ExampleReader(Generic[E]):
             options = replace(like.defaults(options, file_format), format=file_format)
             report.recorded = like.columns
         report.options, report.need_label = options, need_label
-        rows = self.rows(options, report, need_label=need_label, **self.details, **details)
+        details = {**self.details, **details}
+        report.keep_columns = details.pop("keep_columns", False)
+        rows = self.rows(options, report, need_label=need_label, **details)
         try:
             for row in rows:
                 if not isinstance(row, Problem):

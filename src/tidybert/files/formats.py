@@ -7,7 +7,7 @@ examples reads, and ``source`` opens a file in its own.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -62,7 +62,7 @@ def plain_lines(stream: Any, report: ReadReport) -> Iterator[Line]:
 
 
 def _objects(stream: Any, report: ReadReport) -> Iterator[Record | Problem]:
-    classes = class_names(report.path)
+    classes = class_names(report.path, report)
     for row in json_records(stream, report.options, report):
         if not isinstance(row, Problem):
             row = plain_record(*row)
@@ -73,11 +73,11 @@ _TABLE: Final = (*ROLES, "header", "delimiter", "quoting", "skip_rows")
 FORMATS: Final[Mapping[str, FileFormat]] = {
     "csv": FileFormat(
         "cells between commas, or between what each row shows (Excel's semicolons)",
-        (".csv",), "cells", lambda stream, report: delimited_rows(stream, "csv", report), _TABLE,
+        (".csv",), "cells", partial(delimited_rows, file_format="csv"), _TABLE,
     ),
     "tsv": FileFormat(
         "cells between tabs; also Excel's Unicode text",
-        (".tsv",), "cells", lambda stream, report: delimited_rows(stream, "tsv", report), _TABLE,
+        (".tsv",), "cells", partial(delimited_rows, file_format="tsv"), _TABLE,
     ),
     "sheet": FileFormat(
         "a spreadsheet, with the extra `sheets`",
@@ -89,11 +89,11 @@ FORMATS: Final[Mapping[str, FileFormat]] = {
         (".json",), "objects", _objects,
     ),
     "parquet": FileFormat(
-        "Parquet", (".parquet",), "columns", lambda path, _: parquet_columns(path), by_path=True
+        "Parquet", (".parquet",), "columns", parquet_columns, by_path=True
     ),
     "arrow": FileFormat(
         "Feather, Arrow, or the folder that `save_to_disk` of datasets writes",
-        (".arrow", ".feather"), "columns", lambda path, _: arrow_columns(path), by_path=True,
+        (".arrow", ".feather"), "columns", arrow_columns, by_path=True,
     ),
     "folder": FileFormat(
         "a folder with a text a file, in a folder a class", (), "objects", folder_records,

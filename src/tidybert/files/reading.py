@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Literal, Self
 
 from tidybert.errors import (
     ConfigError,
@@ -175,8 +175,8 @@ class ReadReport:
     """Whether a row without a label is a bad row."""
     reads_together: bool = False
     """Whether texts that belong together are read, whose columns have names of their own."""
-    keep_columns: bool = False
-    """Whether each example keeps the columns that are not its text."""
+    keep_columns: bool | Literal["all"] = False
+    """Whether each example keeps the columns that are not its text, or all."""
     recorded: Mapping[str, str] = field(default_factory=dict)
     """The columns of the file that trained a model, by role: this file's, where no flag says other
     and it has them."""
@@ -233,6 +233,16 @@ class ReadReport:
                     "labels of one type"
                 )
 
+    def record(self) -> dict[str, Any]:
+        """What a RUN records of it: rows read, left out and moved, and what else was found."""
+        found = {
+            "rows": self.num_examples,
+            "left_out": self.num_problems,
+            "moved": len(self.moved),
+            "notes": self.lines(),
+        }
+        return {name: value for name, value in found.items() if value or name == "rows"}
+
     def guess_format(self, name: str, judged_by: str) -> None:
         """Note the format, and what showed it, such as the first line; "" where it is the usual."""
         self.format = name
@@ -251,6 +261,7 @@ class ReadReport:
         ``spell`` writes the parameters that the lines name.
         """
         lines = []
+        shown = f" with {' and '.join(self.shown.values())}" if self.shown else ""
         if self.columns:
             columns = ", ".join(f"{param(role)} {name}" for role, name in self.columns.items())
             origins = [
@@ -262,10 +273,9 @@ class ReadReport:
                 if roles
             ]
             origin = f" ({'; '.join(origins)})" if origins else ""
-            shown = "".join(f", {each}" for each in self.shown.values())
             lines.append(f"{self.path}: read as {self.format}{shown}, {columns}{origin}")
-        elif self.shown:
-            lines.append(f"{self.path}: read as {self.format}, {', '.join(self.shown.values())}")
+        elif shown:
+            lines.append(f"{self.path}: read as {self.format}{shown}")
         lines += [f"{self.path}: {note}" for note in self.notes]
         if self.moved:
             lines.append(f"{self.path}: {moved_spans(self.moved)}")

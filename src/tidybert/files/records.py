@@ -265,7 +265,7 @@ CellsRow = tuple[int, list[str]]
 
 
 def delimited_rows(
-    stream: BinaryIO, file_format: str, report: ReadReport
+    stream: BinaryIO, report: ReadReport, file_format: str
 ) -> Iterator[CellsRow | Problem]:
     """The rows of csv or tsv; blank lines are passed over, and counted in the report."""
     options = report.options
@@ -312,11 +312,12 @@ def _with_delimiter(lines: Iterator[Line], file_format: str, report: ReadReport)
     elif not report.is_pipe and options.delimiter is None:
         found = _shown_delimiter(head, file_format, options)
     if found is not None and options.delimiter is None:
-        # Excel encloses cells with quotes between tabs too, where others hardly do.
-        quoting = True if found == "\t" and "encoding" in report.shown else options.quoting
-        report.options = replace(options, delimiter=found, quoting=quoting)
+        report.options = replace(options, delimiter=found)
         if found != options.separator(file_format):
             report.shown["delimiter"] = _DELIMITERS.get(found, repr(found))
+    if options.quoting is None and "utf-16" in report.shown.get("encoding", ""):
+        # Excel encloses cells with quotes between tabs too, where others hardly do.
+        report.options = replace(report.options, quoting=True)
     return chain(head, lines)
 
 

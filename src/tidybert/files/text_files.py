@@ -45,13 +45,11 @@ def _examples(
     need_label: bool,
     scores: bool = False,
     multi_label: bool = False,
-    keep_columns: bool = False,
 ) -> Iterator[TextExample | Problem]:
     if options.label_separator is not None and not multi_label:
         raise UsageError(
             f"{param('label_separator')} has a meaning only with {param('multi_label')}"
         )
-    report.keep_columns = keep_columns
     separator = options.between_labels() if multi_label else None
     never_true: set[str] | None = None
     found = text_values(report)

@@ -25,6 +25,7 @@ from tidybert.inference.answer_files import (
     write_answers,
     write_vectors,
 )
+from tidybert.inference.answer_sheets import TABLES, TableForm, table_form
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import Predictor
 from tidybert.storage.part_file import Written, new_file
@@ -116,14 +117,16 @@ class TextJob(FileJob):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictJob(TextJob):
-    """Answers as JSON lines.
+    """Answers as JSON lines, or into a table.
 
     top_k: keeps the scores of the likeliest classes alone.  official: one JSON object of ids and
-    answers, for SQuAD's script.
+    answers, for SQuAD's script.  out: a file whose suffix may be that of a table.
     """
 
     top_k: int | None = None
     official: bool = False
+    out: Path | None = None
+    _report: list[ReadReport] = field(default_factory=list, init=False, compare=False, repr=False)
     name: ClassVar = "predict"
     suffix: ClassVar = ".jsonl"
 
@@ -138,6 +141,8 @@ class PredictJob(TextJob):
         """Raises UsageError too for a form of answers that the task does not have."""
         opened: Predictor = Predictor(self.model, **self.options)
         task = opened.task
+        if self.official and self.out is not None and self.out.suffix.lower() in TABLES:
+            raise UsageError(f"{param('official_format')} writes JSON, and no {self.out.suffix}")
         if self.official and task.answer is not Answered:
             raise UsageError(
                 f"{param('official_format')} is for answers to questions, but {self.model} was "
@@ -159,7 +164,11 @@ class PredictJob(TextJob):
         return f"examples {opened.task.truncation}"
 
     def examples(self, opened: Predictor, source: str | Path, report: ReadReport) -> Iterator[Any]:
-        found: Iterator[Any] = opened.task.read(
+        self._report[:] = [report]
+        # A table has the columns of the input.
+        keep = "all" if self.table(opened) is not None else False
+        reader = opened.task.read.with_details(keep_columns=keep)
+        found: Iterator[Any] = reader(
             source,
             self.read,
             need_label=False,
@@ -177,7 +186,17 @@ class PredictJob(TextJob):
         resume: bool,
         reporter: Reporter,
     ) -> Written:
-        return write_answers(opened, texts, target, self.form, resume=resume, reporter=reporter)
+        form = self.table(opened) or self.form
+        return write_answers(opened, texts, target, form, resume=resume, reporter=reporter)
+
+    def table(self, opened: Predictor) -> TableForm | None:
+        """How answers are written into a table; None where they are lines."""
+
+        def delimiter() -> str:
+            reports = [one for one in self._report if one.format in ("csv", "swag")]
+            return reports[0].options.separator("csv") if reports else ","
+
+        return table_form(self.out, self.top_k, opened.task.shown, delimiter)
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "top_k": self.top_k}

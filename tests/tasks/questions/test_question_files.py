@@ -178,7 +178,7 @@ WRONG_QUESTIONS = [
     ({"answers": [{"start": 5}]}, "answers, item 1: missing key 'text'"),
     ({"answers": [5]}, "answers: item 1 is 5; a string or a JSON object is needed"),
     ({"answers": [{"text": "Rollo", "answer_start": "0"}]}, "answers, item 1: answer_start is '0'"),
-    ({"answers": [{"text": "Rollo", "answer_start": True}]}, "item 1: answer_start is True;"),
+    ({"answers": [{"text": "Rollo", "answer_start": True}]}, "answers, item 1: answer_start is True"),
     ({"answers": "Rollo"}, "answers is 'Rollo'; a JSON object or a list is needed"),
     ({"answers": {"text": ["Rollo"]}}, "answers: missing key 'answer_start'"),
     ({"answers": {"text": ["Rollo"], "answer_start": []}},

@@ -41,7 +41,8 @@ class PredictFlags(TrainedLengthOption, flags.AnswerFlags, flags.ClusterFlags):
     json: bool = False
     """``--json``: Print JSON lines on a terminal too."""
     out: Path | None = None
-    """``--out FILE``: New file to write. If not set: stdout."""
+    """``--out FILE``: New file to write: JSON lines, or as .csv or .xlsx the columns of the input
+    with the answers beside them. If not set: stdout."""
     resume: bool = False
     """``--resume``: Continue a stopped run of the same --out."""
     official_format: bool = False
@@ -81,6 +82,7 @@ def predict(
         skip_bad_rows=given.skip_bad_rows,
         top_k=given.top_k,
         official=given.official_format,
+        out=None if given.cluster is not None else given.out,
     )
     texts = given.input
 

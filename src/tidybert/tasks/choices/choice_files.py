@@ -7,6 +7,7 @@ four endings that complete it.  JSON lines may have any number of choices, and a
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count, takewhile
 from typing import Any, Final, cast
 
@@ -174,11 +175,11 @@ FORMATS: Final = FileFormats(
     own={
         "swag": FileFormat(
             "SWAG's CSV, with a header: `sent1`, `sent2`, `ending0`, `ending1`, …, `label`",
-            (), "cells", lambda stream, report: delimited_rows(stream, "csv", report), _CELLS,
+            (), "cells", partial(delimited_rows, file_format="csv"), _CELLS,
         ),
         "codah": FileFormat(
             "CODAH's columns between tabs: category, prompt, four endings, the right one's number",
-            (), "cells", lambda stream, report: delimited_rows(stream, "tsv", report), _CELLS,
+            (), "cells", partial(delimited_rows, file_format="tsv"), _CELLS,
         ),
     },
     refused=(*ROLES, "label_separator", "header"),

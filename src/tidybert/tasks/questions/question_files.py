@@ -208,13 +208,17 @@ def _article(article: Nested, where: str) -> Iterator[_Raw | Problem]:
                 yield _Raw(one.row, one.value, context, f"{at}, question {count}{named}", title)
 
 
+def _judge(_head: bytes, _report: ReadReport) -> tuple[str, str]:
+    return "jsonl", ""
+
+
 FORMATS: Final = FileFormats(
     "questions",
     ("json", "jsonl", "csv", "tsv", "sheet", "parquet", "arrow"),
     own={"json": FileFormat("SQuAD's JSON, or an array of objects", (".json",), "objects", _squad)},
     listed="json (as SQuAD is), jsonl (one object a line), csv, tsv, sheet, parquet or arrow",
     refused=(*ROLES, "label_separator", "header"),
-    judge=lambda _head, _report: ("jsonl", ""),
+    judge=_judge,
 )
 
 
