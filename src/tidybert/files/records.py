@@ -323,6 +323,8 @@ def _with_delimiter(lines: Iterator[Line], file_format: str, report: ReadReport)
 
 def _shown_delimiter(head: Sequence[Line], file_format: str, options: ReadOptions) -> str | None:
     size = sum(len(text) for _, text, _ in head)
+    # A wrong byte says nothing of the delimiter.
+    head = [(number, text, None) for number, text, _ in head]
 
     def widths(delimiter: str) -> list[int]:
         given = replace(options, delimiter=delimiter)

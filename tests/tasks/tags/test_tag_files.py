@@ -27,6 +27,7 @@ SENTENCES = [
     (("Peter", "Blackburn"), ("B-PER", "I-PER"), 7),
 ]
 NO_TAG = "is none of entities, which other tags are: O, or B- or I- and a type, is expected"
+NAMES = "write the tags' names, or put the dataset_info.json of datasets beside the file"
 NO_BYTE = (
     "byte 0xff at column 3 is not utf-8; save the file as UTF-8, or give its encoding, as in "
     "encoding='latin-1'"
@@ -251,11 +252,7 @@ def test_bad_objects_are_told_by_their_lines(write: Any) -> None:
     assert len(read(path, skip_bad_rows=True, report=report)) == 2
     assert [(each.row, each.message) for each in report.problems] == [
         (2, "2 words and 1 tag"),
-        (
-            3,
-            "'tags[0]' is the number 0 where a text is expected; write the tags' names, or "
-            "put the dataset_info.json of datasets beside the file",
-        ),
+        (3, f"'tags[0]' is the number 0 where a text is expected; {NAMES}"),
         (4, "a text where a list with a tag for each word is expected"),
         (5, "'tokens[0]' is the number 1 where a text is expected"),
         (6, "it has no word, so nothing to learn or to measure"),
