@@ -77,9 +77,8 @@ class ExampleReader(Generic[E]):
         report.options, report.need_label = options, need_label
         details = {**self.details, **details}
         report.keep_columns = details.pop("keep_columns", False)
-        rows = self.rows(options, report, need_label=need_label, **details)
         try:
-            for row in rows:
+            for row in self.rows(options, report, need_label=need_label, **details):
                 if not isinstance(row, Problem):
                     if skip_bad_rows or not report.num_problems:
                         report.num_examples += 1

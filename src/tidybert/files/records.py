@@ -28,6 +28,7 @@ from tidybert.storage.limits import CELL_CHARACTERS, DATA_JSON_BYTES
 #
 # Follows RFC 8259 as Python's json reads it.
 
+_PART_BYTES: Final = 2**20
 TOO_DEEP: Final = "too many levels of nesting"
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _CLOSERS: Final = {"[": "]", "{": "}"}
@@ -111,7 +112,9 @@ class JsonCursor:
 @contextmanager
 def json_cursor(stream: BinaryIO, encoding: str, path: str) -> Iterator[JsonCursor]:
     """A cursor at the beginning of a stream's text, which is held in memory."""
-    raw = stream.read(DATA_JSON_BYTES.value + 1)
+    # One read of so many bytes would take room for all of them.
+    parts = iter(lambda: stream.read(_PART_BYTES), b"")
+    raw = b"".join(islice(parts, DATA_JSON_BYTES.value // _PART_BYTES + 1))
     if len(raw) > DATA_JSON_BYTES.value:
         error = DATA_JSON_BYTES.error(f"over {len(raw) - 1:,}", path)
         raise LimitError(f"{error.message}; save one object a line ({param('format', 'jsonl')})")
