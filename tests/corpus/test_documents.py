@@ -222,15 +222,54 @@ def test_bad_json_lines(tmp_path: Path, line: str, message: str) -> None:
 
 
 def test_a_column_that_is_not_there(tmp_path: Path) -> None:
-    rows = write(tmp_path / "c.jsonl", '{"texts": "a"}\n' * 9)
-    with pytest.raises(DataError, match=r"c.jsonl:1: no key 'text' among 'texts'; did you mean"):
+    rows = write(tmp_path / "c.jsonl", '{"texts": "a", "more": "b"}\n' * 9)
+    with pytest.raises(DataError, match=r"c.jsonl:1: no key 'text' among 'texts', 'more'; did"):
         read(rows)
-    table = write_parquet(tmp_path / "c.parquet", texts=["a"])
-    with pytest.raises(DataError, match=r"c.parquet: no column 'text' among 'texts'; did you mean"):
+    table = write_parquet(tmp_path / "c.parquet", texts=["a"], more=["b"])
+    with pytest.raises(DataError, match=r"c.parquet: no column 'text' among 'texts', 'more'; did"):
         read(table)
     nulls = write_parquet(tmp_path / "d.parquet", text=["a", None])
     with pytest.raises(DataError, match=r"d.parquet:2: 'text' is null"):
         read(nulls)
+
+
+def test_articles_of_wikiextractor(tmp_path: Path) -> None:
+    """One document an article, with its title and across blank lines; its tags are left out."""
+    head = '<doc id="{0}" url="https://a/{0}" title="T{0} > x">\n'
+    article = head + "T{0}\n\nText {0}.\n\nMore <b>.\n</doc>\n"
+    path = write(tmp_path / "wiki_00", "".join(map(article.format, range(3))))
+    report = CorpusReport()
+
+    found = read(path, report=report)
+
+    assert found == [[f"T{n}", f"Text {n}.", "More <b>."] for n in range(3)]
+    assert report.lines() == ["6 lines <doc …> and </doc> left out"]
+    open_end = write(tmp_path / "b.txt", "before\n" + head.format(1) + "a\n\nb\n")
+    assert read(open_end) == [["before"], ["a", "b"]]
+    # A line that only begins so is text, and so is a lone end.
+    assert read(write(tmp_path / "c.txt", "<doc>\n</doc>\n")) == [["<doc>", "</doc>"]]
+
+
+def test_markup_is_told(tmp_path: Path) -> None:
+    report = CorpusReport()
+
+    read(write(tmp_path / "a.txt", "<page>\n<id>1</id>\nA text.\n"), report=report)
+
+    assert report.lines()[0].startswith("1 file whose lines mostly begin with <, { or |, as markup")
+
+
+@pytest.mark.parametrize(
+    ("record", "column"),
+    [({"id": "7", "content": "a"}, "content"), ({"n": 1, "satz": "a"}, "satz")],
+)
+def test_the_one_key_of_a_text(tmp_path: Path, record: dict[str, Any], column: str) -> None:
+    path = write(tmp_path / "a.jsonl", json.dumps(record) + "\n")
+    report = CorpusReport()
+
+    assert read(path, report=report) == [["a"]]
+    assert report.lines() == [f"read from column={column!r}, the only one of a text"]
+    with pytest.raises(DataError, match="no key 'text'"):
+        read(path, column="text")
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])

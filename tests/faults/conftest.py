@@ -250,6 +250,7 @@ def trial(
                              "--recipe", "fast", "--tokens-per-step", "64", "--micro-batch", "64",
                              "--max-seq-length", "32", "--eval-tokens", "64"]),
         "predict": ("answers.jsonl", ["predict", run, dev]),
+        "predict-sheet": ("answers.xlsx", ["predict", run, dev]),
         "embed": ("vectors.npy", ["embed", model, dev, "--max-seq-length", "16"]),
         "index": ("index", ["index", model, dev, "--max-seq-length", "16", "--dtype", "int8"]),
         "replace": ("ids", ["index", model, str(inputs / "new.csv"), "--id", "id", "--replace",

@@ -18,6 +18,7 @@ COMMANDS = (
     "finetune",
     "pretrain",
     "predict",
+    "predict-sheet",
     "embed",
     "index",
     "replace",
@@ -63,7 +64,9 @@ def test_a_kill_costs_nothing(name: str, trial: GetTrial) -> None:
 
 
 @pytest.mark.parametrize("fault", ["ENOSPC", "EIO"])
-@pytest.mark.parametrize("name", in_short("finetune", "predict", "build-corpus", "extend-vocab"))
+@pytest.mark.parametrize(
+    "name", in_short("finetune", "predict-sheet", "build-corpus", "extend-vocab")
+)
 def test_an_error_of_the_disk_is_a_message_and_costs_nothing(
     name: str, fault: str, trial: GetTrial
 ) -> None:

@@ -69,6 +69,61 @@ def test_labelled_data(name: str, fuzz: Fuzz) -> None:
     fuzz(file, read_all, is_data=True)
 
 
+@pytest.mark.parametrize("name", ["a.xlsx", "a.feather", "stream.arrow"])
+def test_tables(name: str, fuzz: Fuzz, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.feather
+
+    (tmp_path / "table").mkdir()
+    path = tmp_path / "table" / name
+    table = pa.table({"text": ["one", "two", "three"] * 20, "label": [0, 1, 0] * 20})
+    if name == "a.xlsx":
+        import xlsxwriter
+
+        with xlsxwriter.Workbook(str(path)) as book:
+            for number, row in enumerate([["text", "label"], ["one", 1], ["two", "x"]]):
+                book.add_worksheet() if not number else None
+                book.worksheets()[0].write_row(number, 0, row)
+    elif name == "a.feather":
+        pyarrow.feather.write_feather(table, str(path), compression="zstd")
+    else:
+        with pa.ipc.new_stream(str(path), table.schema) as stream:
+            stream.write_table(table)
+
+    fuzz(path.parent, lambda folder: list(read_examples(folder / name, need_label=True)),
+         is_data=True)  # fmt: skip
+
+
+def test_annotations(fuzz: Fuzz, tmp_path: Path) -> None:
+    folder = tmp_path / "annotated"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Zoë lives in Old Town\n")
+    (folder / "a.ann").write_text("T1\tPER 0 3\tZoë\nT2\tLOC 13 21\tOld Town\nR1\tx Arg1:T1\n")
+    spans = [{"value": {"start": 0, "end": 3, "text": "Zoë", "labels": ["PER"]}},
+             {"value": {"choices": ["x"]}, "from_name": "tone"}]  # fmt: skip
+    task = {"id": 1, "data": {"text": "Zoë lives"}, "annotations": [{"result": spans}]}
+    (folder / "b.json").write_text(json.dumps([task, task]))
+    words = "Sentence #,Word,Tag\n1,Zoë,B-PER\n,lives,O\n2,He,O\n"
+    (folder / "c.csv").write_text(words)
+
+    def read(given: Path) -> None:
+        for name in ("a.ann", "b.json", "c.csv"):
+            if (given / name).exists():
+                list(read_tagged(given / name, need_label=True))
+
+    fuzz(folder, read, is_data=True)
+
+
+def test_folders(fuzz: Fuzz, tmp_path: Path) -> None:
+    for label in ("neg", "pos"):
+        (tmp_path / "texts" / label).mkdir(parents=True)
+        for number in range(3):
+            (tmp_path / "texts" / label / f"{number}.txt").write_text(f"für {number}\n")
+
+    fuzz(tmp_path / "texts", lambda folder: list(read_examples(folder, need_label=True)),
+         is_data=True)  # fmt: skip
+
+
 def test_parquet(fuzz: Fuzz, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq

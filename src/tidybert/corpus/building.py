@@ -190,7 +190,7 @@ def build_corpus(
     settings = BuildSettings(
         files=described_files(files),
         vocabulary=described(tokenizer),
-        column=options.column,
+        column=options.column or "text",
         encoding=options.encoding,
         held_out=held_out,
         max_shard_tokens=max_shard_tokens,

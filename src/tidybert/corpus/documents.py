@@ -1,8 +1,9 @@
 """A corpus as a stream of documents: text, JSON lines or Parquet, of any size, in constant memory.
 
 Text has a blank line between documents, and a sentence or a paragraph a line, as for
-create_pretraining_data.py.  A row of JSON lines or Parquet is a document.  An unreadable line is an
-error with file and line, or counted in the report.
+create_pretraining_data.py, or each in <doc …> and </doc>, as WikiExtractor writes.  A row of JSON
+lines or Parquet is a document.  An unreadable line is an error with file and line, or counted in
+the report.
 """
 
 import hashlib
@@ -10,8 +11,9 @@ import io
 import json
 import lzma
 import os
+import re
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from glob import glob, has_magic
@@ -21,8 +23,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, ClassVar, Final
 
 from tidybert.errors import DataError, UsageError, in_python, param, suggestion
+from tidybert.files.arrow_files import parquet_names, parquet_rows
+from tidybert.files.columns import KNOWN_NAMES, plain_name
 from tidybert.files.reading import KEPT_PROBLEMS, ReadOptions
-from tidybert.files.records import line_records, parquet_names, parquet_rows
+from tidybert.files.records import line_records
 from tidybert.files.rows import Problem, count_of, keys_seen, problem_lines, text_problem
 from tidybert.files.text_files import SUFFIXES
 from tidybert.files.text_lines import (
@@ -295,6 +299,9 @@ def _damaged(path: Source, error: Exception) -> DataError:
 MAX_DOCUMENT_CHARACTERS: Final = 1 << 24
 REPLACEMENT: Final = "\ufffd"
 
+# What WikiExtractor writes before each article.
+_DOC: Final = re.compile(r'<doc (?=[^>]*\b(?:id|url|title)=")[^\n]*>')
+
 #: The paragraphs of a document, or its lines: none blank, without white space around them.
 Document = list[str]
 
@@ -305,8 +312,9 @@ class CorpusOptions:
 
     PANEL: ClassVar = "Data"
 
-    column: str = "text"
-    """``--column``: Key of the text in JSON lines, or its column in Parquet."""
+    column: str | None = None
+    """``--column``: Key of the text in JSON lines, or its column in Parquet. If not set: ``text``,
+    or the only one of a text."""
     encoding: str = "utf-8"
     """``--encoding``: Encoding of text and JSON lines."""
     skip_bad_rows: bool = False
@@ -328,6 +336,12 @@ class CorpusReport:
     """Documents of more than MAX_DOCUMENT_CHARACTERS, read as several."""
     num_lossy_paragraphs: int = 0
     """Paragraphs with U+FFFD, which an earlier conversion put where it lost a character."""
+    num_tags: int = 0
+    """Lines <doc …> and </doc>, which are left out."""
+    num_markup_files: int = 0
+    """Files whose lines mostly begin as markup does."""
+    column: str | None = None
+    """Where the text was read from, where no flag says and it is not "text"."""
     num_problems: int = 0
     """Lines or rows that cannot be read."""
     problems: list[tuple[str, Problem]] = field(default_factory=list)
@@ -364,6 +378,16 @@ class CorpusReport:
                 f"{count_of(self.num_lossy_paragraphs, 'paragraph')} with U+FFFD, the mark of "
                 "characters that were lost earlier; was the text decoded with the wrong encoding?"
             )
+        if self.column is not None:
+            lines.append(f"read from {param('column', self.column)}, the only one of a text")
+        if self.num_tags:
+            lines.append(f"{count_of(self.num_tags, 'line')} <doc …> and </doc> left out")
+        if self.num_markup_files:
+            lines.append(
+                f"{count_of(self.num_markup_files, 'file')} whose lines mostly begin with <, {{ or "
+                "|, as markup does; extract the text first, as WikiExtractor does from a dump of "
+                "Wikipedia"
+            )
         if self.num_problems:
             lines.append(f"{count_of(self.num_problems, 'line')} skipped:")
             lines += problem_lines(self.problems, self.num_problems)
@@ -388,6 +412,7 @@ def read_documents(
     report.total_bytes = sum(file.num_bytes for file in files)
     for file in files:
         before, bad_before = report.num_documents, report.num_problems
+        num_markup, lines_before = 0, report.num_paragraphs
         for document in _documents(file, options, report):
             if isinstance(document, Problem):
                 report.num_problems += 1
@@ -398,8 +423,10 @@ def read_documents(
                 report.num_paragraphs += len(document)
                 report.num_characters += sum(map(len, document))
                 report.num_lossy_paragraphs += sum(REPLACEMENT in text for text in document)
+                num_markup += sum(text[0] in "<{|" for text in document)
                 yield document
         report.packed = None
+        report.num_markup_files += 2 * num_markup > report.num_paragraphs - lines_before
         report.finished_bytes += file.num_bytes
         report.num_files += 1
         if report.num_problems > bad_before and not options.skip_bad_rows:
@@ -419,7 +446,9 @@ def _documents(
 ) -> Iterator[Document | Problem]:
     column = options.column
     if corpus_format(file) == "parquet":
-        if column not in (names := parquet_names(str(file), file.open)):
+        names = parquet_names(str(file), file.open)
+        column = column or _text_column(dict.fromkeys(names), report)
+        if column not in names:
             raise DataError(f"{file}: {_no_column(column, names, 'column')}")
         for row, record in parquet_rows(str(file), [column], file.open):
             yield from _row(row, record[column], column, report)
@@ -433,21 +462,29 @@ def _documents(
 
 
 def _text_documents(lines: Iterator[Line], report: CorpusReport) -> Iterator[Document | Problem]:
-    """Documents between blank lines; one too long for memory comes in parts."""
+    """Documents between blank lines, or in <doc …>; one too long for memory comes in parts."""
     document: Document = []
     length = 0
-    cut = False
+    cut = in_tags = False
     for number, raw, problem in lines:
+        text = raw.strip()
+        is_tag = text[:1] == "<" and ((in_tags and text == "</doc>") or _DOC.fullmatch(text))
         if problem:
             yield Problem(number, problem)
-        elif text := raw.strip():
+        elif is_tag:
+            report.num_tags += 1
+            in_tags = text != "</doc>"
+            if document:
+                yield document
+            document, length, cut = [], 0, False
+        elif text:
             if length > MAX_DOCUMENT_CHARACTERS:
                 report.num_cut_documents += not cut
                 yield document
                 document, length, cut = [], 0, True
             document.append(text)
             length += len(text)
-        else:
+        elif not in_tags:
             if document:
                 yield document
             document, length, cut = [], 0, False
@@ -456,7 +493,7 @@ def _text_documents(lines: Iterator[Line], report: CorpusReport) -> Iterator[Doc
 
 
 def _json_documents(
-    lines: Iterator[Line], column: str, path: str, report: CorpusReport
+    lines: Iterator[Line], column: str | None, path: str, report: CorpusReport
 ) -> Iterator[Document | Problem]:
     found = False
     for entry in line_records(lines):
@@ -464,6 +501,7 @@ def _json_documents(
             yield entry
             continue
         number, record = entry
+        column = column or _text_column(record, report)
         if column in record:
             found = True
             yield from _row(number, record[column], column, report)
@@ -472,6 +510,17 @@ def _json_documents(
         else:
             # Every row would say the same.
             raise DataError(f"{path}:{number}: {_no_column(column, list(record), 'key')}")
+
+
+def _text_column(record: Mapping[str, object], report: CorpusReport) -> str:
+    """The key of the text, where no flag gives it: "text", or the only one that can be."""
+    known = [name for name in record if any(plain_name(name) in one.texts for one in KNOWN_NAMES)]
+    texts = [name for name, value in record.items() if isinstance(value, str)]
+    for found in (known, texts) if "text" not in record else ():
+        if len(found) == 1:
+            report.column = found[0]
+            return found[0]
+    return "text"
 
 
 def _row(

@@ -25,6 +25,8 @@ COUNTED: Final = (
     "num_lossy_paragraphs",
     "num_problems",
 )
+# And those that it keeps where there are some.
+COUNTED_IF_ANY: Final = ("num_tags", "num_markup_files")
 
 
 class Reading(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,12 +47,14 @@ class Reading(msgspec.Struct, forbid_unknown_fields=True):
         """Note the end of a file, and add its ``report`` to the report of all files."""
         self.finished.append(report.num_documents)
         self.in_file = 0
-        for name in COUNTED:
-            self.counts[name] += getattr(report, name)
-        for name in ("num_files", "num_documents", *COUNTED):
+        for name in (*COUNTED, *COUNTED_IF_ANY):
+            if name in COUNTED or getattr(report, name):
+                self.counts[name] = self.counts.get(name, 0) + getattr(report, name)
+        for name in ("num_files", "num_documents", *COUNTED, *COUNTED_IF_ANY):
             setattr(total, name, getattr(total, name) + getattr(report, name))
         total.problems += report.problems[: KEPT_PROBLEMS - len(total.problems)]
         total.empty_files += report.empty_files
+        total.column = report.column or total.column
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def _rows(path: str) -> Iterator[tuple[int, dict[str, str]]]:
         marks = {mark: "".join(start).count(mark) for mark in ",;\t"}
         options = ReadOptions(delimiter=max(marks, key=marks.__getitem__), quoting=True)
         columns: list[str] | None = None
-        for row in delimited_rows(stream, "csv", ReadReport(path, options=options)):
+        for row in delimited_rows(stream, ReadReport(path, options=options), "csv"):
             if isinstance(row, Problem):
                 raise DataError(f"{path}:{row.row}: {row.message}")
             line, cells = row

@@ -8,12 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from tidybert.errors import DataError
+from tidybert.errors import DataError, DataWarning
 from tidybert.estimators.base import Begun, BertEstimator
 from tidybert.estimators.checked_inputs import is_missing, read_texts
+from tidybert.files.reading import moved_spans
+from tidybert.system.terminal import warn_user
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import (
-    AnswerError,
     GoldAnswers,
     QuestionExample,
     gold_answers,
@@ -121,26 +122,30 @@ def _answered(pairs: Sequence[tuple[str, ...]], y: Any) -> list[QuestionExample]
     if len(pairs) != len(given):
         raise DataError(f"X has {len(pairs)} questions and y has {len(given)} answers")
     examples = []
+    moved: list[int] = []
     for place, (pair, value) in enumerate(zip(pairs, given, strict=True)):
         try:
             record = value if isinstance(value, Mapping) else {"answers": _listed(value)}
             found = gold_answers(_squad(record), pair[1])
-        except AnswerError as error:
-            raise DataError(f"y[{place}]: {error}; {_ANSWERS}") from None
+        except DataError as error:
+            raise DataError(f"y[{place}]: {error.message}; {_ANSWERS}") from None
+        moved += found.moved
         examples.append(_example(place, pair, found))
+    if moved:
+        warn_user(f"y: {moved_spans(moved)}", DataWarning)
     return examples
 
 
 def _listed(value: Any) -> list[Any]:
     """One answer or several as a list of them, as files have it."""
     if is_missing(value):
-        raise AnswerError("the answer is missing (None or NaN)")
+        raise DataError("the answer is missing (None or NaN)")
     if isinstance(value, str):
         return [value] if value else []
     if isinstance(value, tuple) and len(value) == 2 and not isinstance(value[1], str):
         value = [value]
     if not isinstance(value, list | tuple | np.ndarray):
-        raise AnswerError(f"the answer is {value!r:.40}, of type {type(value).__name__}")
+        raise DataError(f"the answer is {value!r:.40}, of type {type(value).__name__}")
     return [
         {"text": one[0], "answer_start": int(one[1])}
         if isinstance(one, tuple) and len(one) == 2

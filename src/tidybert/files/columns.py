@@ -6,13 +6,12 @@ or where the names asked for (or, with no flags at all, well-known names) are in
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.reading import ROLES, ReadReport
-from tidybert.files.records import CellsRow, parquet_names, parquet_rows
+from tidybert.files.records import CellsRow
 from tidybert.files.rows import Problem, Record, count_of, keys_seen
 from tidybert.files.text_lines import Line, chomp
 from tidybert.storage.limits import COLUMNS
@@ -89,6 +88,8 @@ class Columns:
 
     places: Mapping[str, Sequence[Any]]
     names: Mapping[str, Sequence[str]]
+    keep_text: bool = False
+    """Whether a text is among the columns that examples keep."""
 
     def last(self) -> int:
         """The position of the rightmost column of rows of cells."""
@@ -109,7 +110,7 @@ def has_header(first_row: Sequence[str], report: ReadReport) -> bool:
     if not given or not all(map(is_number, given)):
         return True
     names = KNOWN_NAMES[0].texts | KNOWN_NAMES[0].labels
-    known = [cell for cell in first_row if _plain(cell) in names]
+    known = [cell for cell in first_row if plain_name(cell) in names]
     if known:
         raise DataError(
             f"{report.path}:1: the columns are given by number and the first row holds "
@@ -166,7 +167,7 @@ def find_columns(seen: Seen, report: ReadReport, *, first_object: int | None = N
     report.guessed += [role for role in ROLES if role in guesses]
     if options.label is not None and "label" not in places:
         report.notes.append(f"no column {param('label', options.label)}; read without labels")
-    return Columns(places, named)
+    return Columns(places, named, report.keep_columns == "all")
 
 
 def _recorded(
@@ -195,7 +196,9 @@ def _guesses(
 ) -> dict[str, int]:
     """Positions of the roles without a place, where the names allow one reading only."""
     taken = {place for each in places.values() for place in each}
-    plain = ["" if at in taken or name in taken else _plain(name) for at, name in enumerate(names)]
+    plain = [
+        "" if at in taken or name in taken else plain_name(name) for at, name in enumerate(names)
+    ]
     guess: dict[str, int] = {}
     if "text" not in places:
         guess = _guessed_texts(plain, groups, only_one="text_pair" in places)
@@ -253,7 +256,8 @@ def describe_columns(seen: Seen) -> str:
     return f"Columns seen: {', '.join(shown)}{more}"
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """A column's name in the spelling of the known ones."""
     return name.strip().casefold().replace(" ", "_").replace("-", "_")
 
 
@@ -403,36 +407,14 @@ def record_values(
             yield _values(number, record, columns, list(record) if report.keep_columns else None)
 
 
-def parquet_values(report: ReadReport) -> Iterator[Values | Problem]:
-    """Rows of a Parquet file, of which only the columns asked for are read."""
-    if report.path == "-":
-        raise UsageError(
-            f"{param('format', 'parquet')}: Parquet cannot be read from standard input; name a file"
-        )
-    if report.path.lower().endswith(".gz"):
-        raise UsageError(f"{report.path}: Parquet is compressed within; unpack this file first")
-    names = parquet_names(report.path)
-    yield from _column_values(names, partial(parquet_rows, report.path), report)
-
-
-def memory_values(report: ReadReport) -> Iterator[Values | Problem]:
-    """The report's rows in memory, of which only the columns asked for are read."""
-    memory = report.memory
-    assert memory is not None
-    if memory.names is None:
-        yield from record_values(memory.records(), report)
-    else:
-        yield from _column_values(memory.names, memory.records, report)
-
-
-def _column_values(
+def column_values(
     names: Sequence[str],
     rows: Callable[[Sequence[str]], Iterator[Record | Problem]],
     report: ReadReport,
 ) -> Iterator[Values | Problem]:
     """The values of ``rows``, which gives those of some of the columns ``names``."""
     found = find_columns(names, report)
-    columns = Columns(found.names, found.names)
+    columns = replace(found, places=found.names)
     wanted: Sequence[str] = [key for each in columns.names.values() for key in each]
     if report.keep_columns:
         wanted = names
@@ -480,7 +462,11 @@ def _values(number: int, row: Any, columns: Columns, kept: Sequence[str] | None 
     if kept is not None:
         keys = range(len(kept)) if isinstance(row, list) else kept
         cells = zip(kept, keys, strict=True)
-        others = {name: row[key] for name, key in cells if key != text and _has(row, key)}
+        others = {
+            name: row[key]
+            for name, key in cells
+            if _has(row, key) and (columns.keep_text or key != text)
+        }
     return number, row[text], text_pair, label, others
 
 

@@ -3,9 +3,11 @@
 A model's next files are mostly laid out as the one that trained it.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, ClassVar, Final, Self
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, Self
 
 from tidybert.errors import (
     ConfigError,
@@ -55,20 +57,23 @@ class ReadOptions(Options):
     """``--label-separator``: With --multi-label, the characters between a text's labels, such as
     semicolon. If not set: comma. JSON and Parquet may contain lists."""
     format: str | None = option(None)
-    """``--format``: ``csv``, tsv, jsonl, json, parquet, text (one a line), label-text (label,
-    space, text), swag, codah or conll. If not set: by suffix or content."""
+    """``--format``: ``csv``, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (one a
+    line), label-text (label, space, text), swag, codah or conll. If not set: by suffix or
+    content."""
+    sheet: str | None = option(None, part="sheets")
+    """``--sheet NAME``: Sheet of a spreadsheet. If not set: the first that is not hidden."""
     header: bool | None = option(None, part="headers")
     """``--header/--no-header``: Read column names from the first row of csv or tsv, or not. If not
     set: tidybert looks for the columns there."""
     delimiter: str | None = option(None, part="tables")
     """``--delimiter``: Character between cells, or tab, comma, semicolon or pipe. If not set: comma
-    in csv, tab in tsv."""
+    in csv, tab in tsv, or what every row shows."""
     quoting: bool | None = option(None, part="tables")
     """``--quoting/--no-quoting``: Read "..." as one cell that may contain delimiters and line ends,
     or as plain text. If not set: plain text only between tabs."""
     encoding: str | None = option(None)
-    """``--encoding``: Encoding of the file. If not set: utf-8, with or without a byte-order
-    mark."""
+    """``--encoding``: Encoding of the file. If not set: utf-8, or what the file shows: utf-16 by
+    its byte-order mark, cp1252 by its letters."""
     skip_rows: int = option(0, at_least=0, part="tables")
     """``--skip-rows N``: Pass over the first N lines of csv or tsv, such as a title."""
 
@@ -153,6 +158,7 @@ PUBLISHED_LAYOUTS: Final = {
 # ReadReport: how a file was read, and which of its rows could not be.
 
 KEPT_PROBLEMS: Final = 1000
+SHOWN_MOVES: Final = 3
 
 
 @dataclass
@@ -169,8 +175,8 @@ class ReadReport:
     """Whether a row without a label is a bad row."""
     reads_together: bool = False
     """Whether texts that belong together are read, whose columns have names of their own."""
-    keep_columns: bool = False
-    """Whether each example keeps the columns that are not its text."""
+    keep_columns: bool | Literal["all"] = False
+    """Whether each example keeps the columns that are not its text, or all."""
     recorded: Mapping[str, str] = field(default_factory=dict)
     """The columns of the file that trained a model, by role: this file's, where no flag says other
     and it has them."""
@@ -192,9 +198,27 @@ class ReadReport:
     """The first of them, at most KEPT_PROBLEMS."""
     notes: list[str] = field(default_factory=list)
     """What else was found: blank lines, rows of another width, a first row taken for data."""
+    shown: dict[str, str] = field(default_factory=dict)
+    """What no flag gave and the file shows beyond doubt: its delimiter, its encoding."""
+    files: list[str] = field(default_factory=list)
+    """The files of a folder, where each is a row."""
+    moved: list[int] = field(default_factory=list)
+    """By how many characters each span was moved to where its text stands."""
+
+    @property
+    def guessed_encoding(self) -> dict[str, str] | None:
+        """Where to put the encoding that the file shows; None where a flag gives it."""
+        return self.shown if self.options.encoding is None else None
+
+    @property
+    def is_pipe(self) -> bool:
+        """Whether it can be read only once, and may never end."""
+        return self.memory is None and (self.path == "-" or Path(self.path).is_fifo())
 
     def place(self, row: int) -> str:
-        """Where a row is: file:line, or name[place] for rows in memory."""
+        """Where a row is: file:line, a folder's file, or name[place] for rows in memory."""
+        if self.files:
+            return str(Path(self.path, self.files[row - 1]))
         return f"{self.path}:{row}" if self.memory is None else f"{self.path}[{row}]"
 
     def keep_label(self, name: str, value: object) -> None:
@@ -209,11 +233,22 @@ class ReadReport:
                     "labels of one type"
                 )
 
+    def record(self) -> dict[str, Any]:
+        """What a RUN records of it: rows read, left out and moved, and what else was found."""
+        found = {
+            "rows": self.num_examples,
+            "left_out": self.num_problems,
+            "moved": len(self.moved),
+            "notes": self.lines(),
+        }
+        return {name: value for name, value in found.items() if value or name == "rows"}
+
     def guess_format(self, name: str, judged_by: str) -> None:
-        """Note the format, and what showed it, such as the first line."""
+        """Note the format, and what showed it, such as the first line; "" where it is the usual."""
         self.format = name
-        self.guessed.append("format")
-        self.notes.append(f"read as {param('format', name)}, judged by {judged_by}")
+        if judged_by:
+            self.guessed.append("format")
+            self.notes.append(f"read as {param('format', name)}, judged by {judged_by}")
 
     def note_blank(self, count: int) -> None:
         """Note how many blank lines were passed over."""
@@ -226,6 +261,7 @@ class ReadReport:
         ``spell`` writes the parameters that the lines name.
         """
         lines = []
+        shown = f" with {' and '.join(self.shown.values())}" if self.shown else ""
         if self.columns:
             columns = ", ".join(f"{param(role)} {name}" for role, name in self.columns.items())
             origins = [
@@ -237,8 +273,12 @@ class ReadReport:
                 if roles
             ]
             origin = f" ({'; '.join(origins)})" if origins else ""
-            lines.append(f"{self.path}: read as {self.format}, {columns}{origin}")
+            lines.append(f"{self.path}: read as {self.format}{shown}, {columns}{origin}")
+        elif shown:
+            lines.append(f"{self.path}: read as {self.format}{shown}")
         lines += [f"{self.path}: {note}" for note in self.notes]
+        if self.moved:
+            lines.append(f"{self.path}: {moved_spans(self.moved)}")
         if self.num_problems:
             lines.append(f"{self.path}: {count_of(self.num_problems, 'row')} skipped:")
             lines += self.problem_lines()
@@ -248,6 +288,17 @@ class ReadReport:
         """The first problems, each with file and line, and how many more there are."""
         placed = [(self.place(each.row), each.message) for each in self.problems]
         return shown_problems(placed, self.num_problems)
+
+
+def moved_spans(moved: Sequence[int]) -> str:
+    """How many spans are not where the data say, and by how many characters they were moved."""
+    by = Counter(moved).most_common(SHOWN_MOVES)
+    shown = ", ".join(f"{count:,} by {distance:,}" for distance, count in by)
+    most = f", at most by {max(moved):,}" if len(set(moved)) > SHOWN_MOVES else ""
+    return (
+        f"{count_of(len(moved), 'span')} not at the given place, moved to the nearest where the "
+        f"text has it: {shown}{most} (characters)"
+    )
 
 
 # What a file has in common with another only where both have one format.

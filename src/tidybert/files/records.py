@@ -1,35 +1,34 @@
-"""Rows that are objects: JSON lines, one JSON array or object of objects, and Parquet.
+"""Rows that are objects, of JSON lines or of one JSON text, and rows of cells, of csv and tsv.
 
-Follows RFC 8259 as Python's json reads it, and the Parquet files that pyarrow reads.
+Follows RFC 8259 as Python's json reads it, and RFC 4180.
 """
 
 import csv
-import io
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, BinaryIO, Final
 
 from tidybert.errors import DataError, LimitError, param
-from tidybert.files.reading import ReadOptions, ReadReport
-from tidybert.files.rows import Problem, Record, json_type
+from tidybert.files.reading import ROLES, ReadOptions, ReadReport
+from tidybert.files.rows import Problem, Record, count_of, json_type
 from tidybert.files.text_lines import (
     NUL_BYTE,
     Line,
-    check_unpacked,
     chomp,
     decoded_lines,
     wrong_byte,
 )
 from tidybert.storage.limits import CELL_CHARACTERS, DATA_JSON_BYTES
-from tidybert.storage.opening import open_regular, os_reason
 
 # JSON text walked entry by entry, so that a message about one can name its line.
 #
 # Follows RFC 8259 as Python's json reads it.
 
+_PART_BYTES: Final = 2**20
 TOO_DEEP: Final = "too many levels of nesting"
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _CLOSERS: Final = {"[": "]", "{": "}"}
@@ -113,7 +112,9 @@ class JsonCursor:
 @contextmanager
 def json_cursor(stream: BinaryIO, encoding: str, path: str) -> Iterator[JsonCursor]:
     """A cursor at the beginning of a stream's text, which is held in memory."""
-    raw = stream.read(DATA_JSON_BYTES.value + 1)
+    # One read of so many bytes would take room for all of them.
+    parts = iter(lambda: stream.read(_PART_BYTES), b"")
+    raw = b"".join(islice(parts, DATA_JSON_BYTES.value // _PART_BYTES + 1))
     if len(raw) > DATA_JSON_BYTES.value:
         error = DATA_JSON_BYTES.error(f"over {len(raw) - 1:,}", path)
         raise LimitError(f"{error.message}; save one object a line ({param('format', 'jsonl')})")
@@ -144,10 +145,29 @@ def json_cursor(stream: BinaryIO, encoding: str, path: str) -> Iterator[JsonCurs
         raise DataError(f"{path}: JSON that cannot be read: {error}") from error
 
 
-PARQUET_BATCH = 1024
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A value and its line; the list of an object that was looked for apart, each value of it such.
 
-Opener = Callable[[], io.BufferedReader]
-"""Opens a file that is not on this machine under its name."""
+    ``items`` is None where there is no such list.
+    """
+
+    row: int
+    value: Any
+    items: "list[Nested] | None" = None
+
+
+def nested(cursor: JsonCursor, *lists: str) -> Nested:
+    """The next value, of an object with the list of the first name apart, and so in its values."""
+    row, value, items = cursor.line, {}, None
+    if not lists or cursor.peek() != "{":
+        return Nested(row, cursor.value())
+    for key in cursor.entries():
+        if key == lists[0] and cursor.peek() == "[":
+            items = [nested(cursor, *lists[1:]) for _ in cursor.entries()]
+        else:
+            value[key] = cursor.value()
+    return Nested(row, value, items)
 
 
 def json_records(
@@ -160,13 +180,38 @@ def json_records(
     # The file is held in memory.
     with json_cursor(stream, options.codec(), report.path) as cursor:
         is_first = True
-        for key in cursor.entries():
+        entries = cursor.entries()
+        for key in entries:
             value = cursor.value()
             if is_first and isinstance(value, list):
                 raise DataError(f"{report.path}: {_lists(key)}")
+            if is_first and key is not None and _is_column(value):
+                yield from _columns_first(cursor, entries, key, value, report)
+                break
             is_first = False
             yield _record(cursor.line, value)
         cursor.end()
+
+
+def _is_column(value: Any) -> bool:
+    """Whether a value is a column of pandas' to_json(): an object of values by number."""
+    return isinstance(value, dict) and list(value) == [str(at) for at in range(len(value))] != []
+
+
+def _columns_first(
+    cursor: JsonCursor, entries: Iterator[str | None], key: str, first: Any, report: ReadReport
+) -> Iterator[Record | Problem]:
+    """The rows of what pandas' to_json() writes without an argument."""
+    columns = {key: first} | {str(name): cursor.value() for name in entries}
+    for name, column in columns.items():
+        if not isinstance(column, dict) or column.keys() != first.keys():
+            raise DataError(
+                f"{report.path}: {key!r:.40} and {name!r:.40} are no columns of equal rows; in "
+                'pandas give to_json(orient="records")'
+            )
+    report.notes.append("columns first, as pandas' to_json() writes; rows are counted from 1")
+    for number, at in enumerate(first, start=1):
+        yield number, {name: column[at] for name, column in columns.items()}
 
 
 def _lists(key: str | None) -> str:
@@ -213,41 +258,6 @@ def _record(number: int, value: Any) -> Record | Problem:
     return Problem(number, f"{json_type(value)} where an object is expected")
 
 
-def parquet_names(path: str, opened: Opener | None = None) -> list[str]:
-    """The names of a Parquet file's columns; DataError for another file."""
-    with _parquet(path, opened) as file:
-        return list(file.schema_arrow.names)
-
-
-def parquet_rows(
-    path: str, columns: Sequence[str], opened: Opener | None = None
-) -> Iterator[Record]:
-    """Rows of a Parquet file as objects of the named columns, numbered from 1."""
-    number = 0
-    with _parquet(path, opened) as file:
-        for batch in file.iter_batches(batch_size=PARQUET_BATCH, columns=list(columns)):
-            for value in batch.to_pylist():
-                number += 1
-                yield number, value
-
-
-@contextmanager
-def _parquet(path: str, opened: Opener | None) -> Iterator[Any]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with opened() if opened else open_regular(path) as stream, pq.ParquetFile(stream) as file:
-            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            size = sum(group.total_byte_size for group in groups)
-            check_unpacked(size, stream.seek(0, io.SEEK_END), path)
-            yield file
-    except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a Parquet file that can be read: {error}") from error
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
-
-
 # Lines of csv and tsv to rows of cells.
 #
 # A `Problem` comes in place of a row that cannot be read, so that the caller decides whether one
@@ -258,20 +268,113 @@ CellsRow = tuple[int, list[str]]
 
 
 def delimited_rows(
-    stream: BinaryIO, file_format: str, report: ReadReport
+    stream: BinaryIO, report: ReadReport, file_format: str
 ) -> Iterator[CellsRow | Problem]:
     """The rows of csv or tsv; blank lines are passed over, and counted in the report."""
     options = report.options
-    lines = decoded_lines(stream, options.codec(), report.path)
-    lines = islice(lines, options.skip_rows, None)
-    split = _quoted_rows if options.quotes(file_format) else _unquoted_rows
+    lines = decoded_lines(stream, options.codec(), report.path, report.guessed_encoding)
+    lines = _with_delimiter(islice(lines, options.skip_rows, None), file_format, report)
     blank = 0
-    for row in split(lines, options.separator(file_format)):
+    for row in _split(lines, file_format, report.options):
         if isinstance(row, Problem) or row[1]:
             yield row
         else:
             blank += 1
     report.note_blank(blank)
+
+
+def _split(
+    lines: Iterator[Line], file_format: str, options: ReadOptions
+) -> Iterator[CellsRow | Problem]:
+    split = _quoted_rows if options.quotes(file_format) else _unquoted_rows
+    return split(lines, options.separator(file_format))
+
+
+_SNIFFED_LINES: Final = 200
+_SNIFFED_CHARACTERS: Final = 2**20
+_DELIMITERS: Final = {",": "','", ";": "';'", "\t": "tabs", "|": "'|'"}
+_STATED: Final = re.compile(r'"?sep=([^"])"?[\r\n]*')
+
+
+def _with_delimiter(lines: Iterator[Line], file_format: str, report: ReadReport) -> Iterator[Line]:
+    """The lines, once the report's options have the delimiter that the file states or shows.
+
+    Excel states it in a first line, sep=;.  Shown is the one under which each row has as many cells
+    as the first, two at least, while under the usual one hardly any has.
+    """
+    options, found = report.options, None
+    head: list[Line] = []
+    room = 0 if report.is_pipe else _SNIFFED_CHARACTERS
+    for line in islice(lines, _SNIFFED_LINES):
+        head.append(line)
+        room -= len(line[1])
+        if room < 0:
+            break
+    if head and (stated := _STATED.fullmatch(head[0][1])):
+        head, found = head[1:], stated[1]
+    elif not report.is_pipe and options.delimiter is None:
+        found = _shown_delimiter(head, file_format, options)
+    if found is not None and options.delimiter is None:
+        report.options = replace(options, delimiter=found)
+        if found != options.separator(file_format):
+            report.shown["delimiter"] = _DELIMITERS.get(found, repr(found))
+    if options.quoting is None and "utf-16" in report.shown.get("encoding", ""):
+        # Excel encloses cells with quotes between tabs too, where others hardly do.
+        report.options = replace(report.options, quoting=True)
+    return chain(head, lines)
+
+
+def _shown_delimiter(head: Sequence[Line], file_format: str, options: ReadOptions) -> str | None:
+    size = sum(len(text) for _, text, _ in head)
+    # A wrong byte says nothing of the delimiter.
+    head = [(number, text, None) for number, text, _ in head]
+
+    def widths(delimiter: str) -> list[int]:
+        given = replace(options, delimiter=delimiter)
+        rows = [
+            0 if isinstance(row, Problem) else len(row[1])
+            for row in _split(iter(head), file_format, given)
+            if isinstance(row, Problem) or row[1]
+        ]
+        # The last row may go on after these lines.
+        return rows[:-1] if len(head) >= _SNIFFED_LINES or size > _SNIFFED_CHARACTERS else rows
+
+    usual, *rows = widths(options.separator(file_format)) or [0]
+    numbers = [getattr(options, role) for role in ROLES]
+    asked = [int(one) for one in numbers if str(one).isdecimal()]
+    fits = sum(width == usual for width in rows)
+    if (asked and max(asked) < usual) or (usual > 1 and 10 * fits >= max(len(rows), 1)):
+        return None
+    shown = [
+        each
+        for each in _DELIMITERS
+        if len(found := widths(each)) > 1 and found[0] > 1 and len(set(found)) == 1
+    ]
+    return shown[0] if len(shown) == 1 else None
+
+
+def header_records(
+    rows: Iterator[CellsRow | Problem], report: ReadReport
+) -> Iterator[Record | Problem]:
+    """Rows of cells as objects, whose keys the first row names."""
+    names: list[str] = []
+    for row in rows:
+        if isinstance(row, Problem):
+            if not names:
+                raise DataError(f"{report.path}:{row.row}: {row.message}")
+            yield row
+        elif not names:
+            names = [cell.strip() for cell in row[1]]
+            if repeated := [name for name in names if name and names.count(name) > 1]:
+                raise DataError(
+                    f"{report.path}:{row[0]}: several columns are named {repeated[0]!r}"
+                )
+            report.header = True
+        elif len(row[1]) != len(names):
+            what = f"{count_of(len(row[1]), 'column')} where the header has {len(names)}"
+            yield Problem(row[0], what)
+        else:
+            yield row[0], dict(zip(names, row[1], strict=True))
 
 
 def _unquoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow | Problem]:

@@ -214,16 +214,18 @@ def _dataset_columns(data: Any, name: str) -> Memory:
         feature = getattr(features[at], "feature", features[at])
         classes = getattr(feature, "names", None)
         column = found.values(at)
-        return column if classes is None else [_named(each, classes) for each in column]
+        return column if classes is None else [named(each, classes) for each in column]
 
     return Memory(name, found.names, values)
 
 
-def _named(value: Any, classes: Sequence[str]) -> Any:
+def named(value: Any, classes: Sequence[str]) -> Any:
     """The name of a class, or of each in a list; None for -1, which marks a missing one."""
     if isinstance(value, list):
-        return [_named(each, classes) for each in value]
-    return classes[value] if value is not None and value >= 0 else None
+        return [named(each, classes) for each in value]
+    if type(value) is not int or value >= len(classes):
+        return value
+    return classes[value] if value >= 0 else None
 
 
 def _arrow_columns(data: Any, name: str) -> Memory:

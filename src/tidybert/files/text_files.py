@@ -4,6 +4,7 @@ Memory is constant for every format but json.  Nothing is dropped silently: a ro
 read is an error with file and line, or, with ``skip_bad_rows``, counted and named in the report.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -12,30 +13,29 @@ from tidybert.files.columns import (
     MISSING,
     LabelCells,
     Values,
+    column_values,
     delimited_values,
     line_values,
-    memory_values,
-    parquet_values,
     record_values,
 )
-from tidybert.files.example_reader import TABLE_FLAGS, ExampleReader, FileFormats, refuse_flags
-from tidybert.files.reading import ROLES, ReadOptions, ReadReport
-from tidybert.files.records import delimited_rows, json_records
+from tidybert.files.example_reader import ExampleReader
+from tidybert.files.formats import FileFormats, source
+from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.rows import Problem, count_of, json_type, text_problem
 from tidybert.files.text_examples import TextExample, canonical_label, finite_number, labels_of
-from tidybert.files.text_lines import decoded_lines, open_bytes
 from tidybert.storage.limits import CELL_CHARACTERS
 
-SUFFIXES: Final = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".parquet": "parquet",
-    ".txt": "text",
-}
-FORMATS: Final = FileFormats("texts", (*dict.fromkeys(SUFFIXES.values()), "label-text"), SUFFIXES)
+
+def _judge(head: bytes, _report: ReadReport) -> tuple[str, str]:
+    return "jsonl" if head.startswith(b"{") else "text", "the first byte"
+
+
+FORMATS: Final = FileFormats(
+    "texts",
+    ("csv", "tsv", "sheet", "jsonl", "json", "parquet", "arrow", "folder", "text", "label-text"),
+    judge=_judge,
+)
+SUFFIXES: Final = FORMATS.suffixes
 
 
 def _examples(
@@ -45,19 +45,21 @@ def _examples(
     need_label: bool,
     scores: bool = False,
     multi_label: bool = False,
-    keep_columns: bool = False,
 ) -> Iterator[TextExample | Problem]:
     if options.label_separator is not None and not multi_label:
         raise UsageError(
             f"{param('label_separator')} has a meaning only with {param('multi_label')}"
         )
-    report.keep_columns = keep_columns
     separator = options.between_labels() if multi_label else None
     never_true: set[str] | None = None
-    for values in text_values(report):
+    found = text_values(report)
+    for values in _with_points(list(found), report) if scores and need_label else found:
         if isinstance(values, Problem):
             yield values
             continue
+        if separator is None and isinstance(values[3], list) and len(values[3]) == 1:
+            # So labelling tools export the one label of a text.
+            values = (*values[:3], values[3][0], values[4])
         row = text_example(values, report, separator=separator, scores=scores)
         if isinstance(row, TextExample) and not scores:
             _keep_labels(row, values[3], report)
@@ -72,29 +74,38 @@ def _examples(
 
 def text_values(report: ReadReport) -> Iterator[Values | Problem]:
     """The values of each row of the report's file, or of its rows in memory."""
-    if report.memory is not None:
-        yield from memory_values(report)
-        return
-    path, options = report.path, report.options
-    report.format = FORMATS.of(path, options)
-    if report.format == "parquet":
-        refuse_flags(report, *TABLE_FLAGS)
-        yield from parquet_values(report)
-        return
-    with open_bytes(path) as stream:
-        if not report.format:
-            is_json = stream.peek(1)[:1] == b"{"
-            report.guess_format("jsonl" if is_json else "text", "the first byte")
-        if report.format in ("csv", "tsv"):
-            rows = delimited_rows(stream, report.format, report)
-            yield from delimited_values(rows, report)
-            return
-        refuse_flags(report, *TABLE_FLAGS)
-        if report.format in ("text", "label-text"):
-            refuse_flags(report, *ROLES)
-            yield from line_values(decoded_lines(stream, options.codec(), path), report)
-            return
-        yield from record_values(json_records(stream, options, report), report)
+    with source(report, FORMATS) as found:
+        if found.shape == "cells":
+            yield from delimited_values(found.rows, report)
+        elif found.shape == "columns":
+            yield from column_values(found.names, found.rows, report)
+        elif found.shape == "lines":
+            yield from line_values(found.rows, report)
+        else:
+            yield from record_values(found.rows, report)
+
+
+_DECIMAL_COMMA: Final = re.compile(r"\s*[+-]?[0-9]+(,[0-9]+)?\s*")
+_THOUSANDS: Final = re.compile(r"\s*[+-]?[1-9][0-9]{0,2},[0-9]{3}\s*")
+
+
+def _with_points(
+    rows: Sequence[Values | Problem], report: ReadReport
+) -> Iterator[Values | Problem]:
+    """Rows whose scores have a decimal point, where each has a comma or is whole.
+
+    1,000 may be a thousand: one score at least has to show that commas are decimal.
+    """
+    scores = [str(row[3]) for row in rows if not isinstance(row, Problem) and row[3] != ""]
+    commas = [one for one in scores if "," in one]
+    if all(map(_DECIMAL_COMMA.fullmatch, scores)) and not all(map(_THOUSANDS.fullmatch, commas)):
+        report.notes.append(f"scores with a decimal comma, such as {commas[0][:40]!r}")
+    else:
+        commas = []
+    for row in rows:
+        if commas and not isinstance(row, Problem) and isinstance(row[3], str):
+            row = (*row[:3], row[3].replace(",", "."), row[4])
+        yield row
 
 
 def text_example(

@@ -7,11 +7,14 @@ of 10 MB can hold 10 GB of zeros; texts shrink to a third or a tenth, and the li
 import codecs
 import gzip
 import io
+import re
 import sys
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any, BinaryIO, cast
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Final, cast
 
 from tidybert.errors import DataError, LimitError, param
 from tidybert.storage.limits import (
@@ -58,13 +61,19 @@ def open_bytes(path: str) -> Iterator[io.BufferedReader]:
         raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
 
 
-def decoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[Line]:
+def decoded_lines(
+    stream: BinaryIO, encoding: str, path: str, guessed: dict[str, str] | None = None
+) -> Iterator[Line]:
     """Decode a stream line by line; a wrong byte or a NUL spoils its own line only.
 
     A byte-order mark before the first line is dropped.  A spoilt line comes with replacement
-    characters, so that the quotes in it still close what they open.
+    characters, so that the quotes in it still close what they open.  With ``guessed`` no flag gave
+    the encoding: it gets another one that the file shows beyond doubt.
     """
     encoding = "utf-8" if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig") else encoding
+    if guessed is not None and (marked := utf16_mark(stream)):
+        encoding = marked
+        guessed["encoding"] = f"{marked} (a byte-order mark)"
     raw_lines = iter(lambda: stream.readline(LINE_BYTES.value + 1), b"")
     if not _keeps_ascii(encoding):
         raw_lines, encoding = _recoded_lines(stream, encoding, path), "utf-8"
@@ -75,7 +84,14 @@ def decoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[Line]:
         problem = None
         try:
             text = raw.decode(encoding)
+            guessed = guessed if raw.isascii() else None
         except UnicodeDecodeError as error:
+            if guessed is not None and (shown := western_letters(path)):
+                encoding, guessed["encoding"] = "cp1252", f"cp1252 ({shown})"
+                guessed = None
+                yield number, raw.decode(encoding), None
+                continue
+            guessed = None
             problem = wrong_byte(raw, error.start, encoding, number)
             text = raw.decode(encoding, "replace")
         if number == 1:
@@ -83,6 +99,54 @@ def decoded_lines(stream: BinaryIO, encoding: str, path: str) -> Iterator[Line]:
         if problem is None and "\0" in text:
             problem = NUL_BYTE
         yield number, text, problem
+
+
+def utf16_mark(stream: BinaryIO) -> str | None:
+    """utf-16 where a stream begins with its byte-order mark."""
+    return utf16_mark_of(stream.peek(4)) if isinstance(stream, io.BufferedReader) else None
+
+
+def utf16_mark_of(head: bytes) -> str | None:
+    """utf-16 where the bytes begin with its byte-order mark, and not with that of UTF-32."""
+    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    return "utf-16" if head.startswith(marks) and head[:4] != codecs.BOM_UTF32_LE else None
+
+
+# What shows that a text is in cp1252: letters of its languages where these have them.  Bytes that
+# would mean another letter in cp1250, cp1251, cp1254, cp1257, Mac Roman or DOS leave a doubt: "³"
+# is Polish "ł", "ý" Czech or Turkish "ı", "ø" Czech "ř" unless "å" or "æ" is there too.
+_WESTERN: Final = "ÀÁÂÃÄÅÆÇÈÉÊËÍÎÏÑÒÓÔÕÖØÙÚÛÜßàáâãäåæçèéêëìíîïñòóôõöøùúûüœ"
+_MARKS: Final = "\xa0¡¿«»§°–—‘’“”„…•€£"
+_DOUBTFUL: Final = re.compile(
+    rf"[^\x00-\x7f{_WESTERN}{_MARKS}]|[{_WESTERN}]{{3}}|\bè\w|[ìòù]\w|œ[^ui]|[îû]\w*[îû]|\w[“”„«»¡¿€£]\w"
+)
+_COMPANY: Final = {"æ": "øå", "ø": "æå", "ã": "çõ", "õ": "ãç"}
+_LOOKED_AT: Final = 2**20
+_SHOWN_LETTERS: Final = 5
+
+
+def western_letters(path: str) -> str | None:
+    """The bytes that show that a file is in cp1252 and in nothing else; None where in doubt."""
+    if path == "-" or not Path(path).is_file():
+        return None
+    seen: dict[str, None] = {}
+    with open_bytes(path) as stream:
+        for raw in islice(iter(lambda: stream.readline(LINE_BYTES.value), b""), _LOOKED_AT):
+            if raw.isascii():
+                continue
+            try:
+                raw.decode()
+            except UnicodeDecodeError:
+                text = raw.decode("cp1252", "replace")
+            else:
+                return None
+            if _DOUBTFUL.search(text):
+                return None
+            seen |= dict.fromkeys(char for char in text if not char.isascii())
+    if any(one in seen and not seen.keys() & set(others) for one, others in _COMPANY.items()):
+        return None
+    shown = (f"0x{each.encode('cp1252').hex()} is {each}" for each in seen if each != "\xa0")
+    return ", ".join(islice(shown, _SHOWN_LETTERS)) or None
 
 
 def chomp(line: str) -> str:

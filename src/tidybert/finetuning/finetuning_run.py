@@ -339,6 +339,7 @@ def _record(
     """What arguments.json says of a run that begins, beside its arguments."""
     return {
         "files": dict(made_from.files),
+        "read": dict(made_from.read),
         "num_train": len(data.train),
         "num_dev": len(data.held_out),
         "num_steps": num_steps,

@@ -47,7 +47,7 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
     def read(
         task: AnyTask | type[AnyTask], data: Any, name: str, report: ReadReport, **how: Any
     ) -> list[Any]:
-        return read_all(
+        examples = read_all(
             task,
             data,
             job.read,
@@ -58,7 +58,10 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
             reporter=reporter,
             warns=warns,
         )
+        found["train" if name == "data" else name] = report.record()
+        return examples
 
+    found: dict[str, Any] = {}
     report = ReadReport()
     labelled = read(chosen, job.train, "data", report)
     # What a finished model could not keep is refused before its training.
@@ -79,6 +82,7 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
         files={part: _identity(data) for part, data in files.items() if data is not None},
         reading=Reading.of(job.read, report).to_dict() if report.format else None,
         label_values=report.label_values,
+        read=found,
     )
     train, held_out = labelled, None
     share = job.share_held_out(len(labelled))

@@ -41,6 +41,10 @@ class AnswerForm(Form):
     def begin(self) -> bytes:
         return self.head.encode()
 
+    def piece(self, examples: Sequence[Any], answers: Sequence[Any], num_done: int) -> str:
+        """The text of some answers, and of their examples, after so many."""
+        return self.between.join(map(self.entry, answers))
+
     def make(self, file: GrowingFile, target: Path) -> None:
         file.write(self.tail.encode())
         file.become(target)
@@ -110,10 +114,12 @@ def write_answers(
 
     def pieces(left: Iterator[Any], num_done: int) -> Iterator[Piece[Any]]:
         before = form.between if num_done else ""
+        done = num_done
         # The chunks of an uninterrupted run: 1, 2, 4, …, LARGEST_CHUNK, LARGEST_CHUNK, …
         first = min(num_done + 1, LARGEST_CHUNK)
         for chunk, answers in answered(left, first=first):
-            text = form.between.join(map(form.entry, answers))
+            text = form.piece(chunk, answers, done)
+            done += len(chunk)
             cut = sum(each.get("truncated", False) for each in answers)
             yield f"{before}{text}".encode(), chunk, cut
             before = form.between

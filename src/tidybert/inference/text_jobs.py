@@ -27,6 +27,7 @@ from tidybert.inference.answer_files import (
     write_answers,
     write_vectors,
 )
+from tidybert.inference.answer_sheets import TABLES, table_form
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.language_model import TextScorer
 from tidybert.inference.passages import text_passages
@@ -124,8 +125,12 @@ class AnswerJob(TextJob):
 
     @property
     def form(self) -> AnswerForm:
-        """How answers are written."""
+        """How answers are shown."""
         return LINES
+
+    def form_of(self, opened: Any) -> AnswerForm:
+        """How answers are written into a file."""
+        return self.form
 
     def asked(self) -> dict[str, Any]:
         """What an answer depends on beside the model and the form."""
@@ -147,7 +152,7 @@ class AnswerJob(TextJob):
             opened,
             texts,
             target,
-            self.form,
+            self.form_of(opened),
             chunks=partial(self.chunks, opened),
             settings=self.asked(),
             resume=resume,
@@ -160,14 +165,16 @@ class AnswerJob(TextJob):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictJob(AnswerJob):
-    """A RUN's answers.
+    """A RUN's answers, as JSON lines or into a table.
 
     top_k: keeps the scores of the likeliest classes alone.  official: one JSON object of ids and
-    answers, for SQuAD's script.
+    answers, for SQuAD's script.  out: a file whose suffix may be that of a table.
     """
 
     top_k: int | None = None
     official: bool = False
+    out: Path | None = None
+    _report: list[ReadReport] = field(default_factory=list, init=False, compare=False, repr=False)
     name: ClassVar = "predict"
 
     @property
@@ -180,6 +187,8 @@ class PredictJob(AnswerJob):
         """Raises UsageError too for a form of answers that the task does not have."""
         opened: Predictor = Predictor(self.model, **self.options)
         task = opened.task
+        if self.official and self.out is not None and self.out.suffix.lower() in TABLES:
+            raise UsageError(f"{param('official_format')} writes JSON, and no {self.out.suffix}")
         if self.official and task.answer is not Answered:
             raise UsageError(
                 f"{param('official_format')} is for answers to questions, but {self.model} was "
@@ -201,7 +210,11 @@ class PredictJob(AnswerJob):
         return f"examples {opened.task.truncation}"
 
     def examples(self, opened: Predictor, source: str | Path, report: ReadReport) -> Iterator[Any]:
-        found: Iterator[Any] = opened.task.read(
+        self._report[:] = [report]
+        # A table has the columns of the input.
+        keep = "all" if isinstance(self.form_of(opened), TableForm) else False
+        reader = opened.task.read.with_details(keep_columns=keep)
+        found: Iterator[Any] = reader(
             source,
             self.read,
             need_label=False,
@@ -213,6 +226,15 @@ class PredictJob(AnswerJob):
 
     def chunks(self, opened: Predictor, texts: Iterable[Any], *, first: int = 1) -> Chunks:
         return opened.predict_chunks(texts, first=first)
+
+    def form_of(self, opened: Predictor) -> AnswerForm:
+        """A table where ``out`` names one."""
+
+        def delimiter() -> str:
+            reports = [one for one in self._report if one.format in ("csv", "swag")]
+            return reports[0].options.separator("csv") if reports else ","
+
+        return table_form(self.out, self.top_k, opened.task.shown, delimiter) or self.form
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "top_k": self.top_k}

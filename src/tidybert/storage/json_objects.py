@@ -113,7 +113,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def decoded(
     value: Any, kind: type[Record], where: object, *, error: Failure = ConfigError
 ) -> Record:
-    """A value of ``parse_json`` as a record of type ``kind``.
+    """A value of ``parse_json`` as a record of type ``kind``; ``where`` begins the message.
 
     Raises TidyBertError of the class ``error``.  Its message names the first part that is not of
     its type: by its keys, with what it is and what it should be.
@@ -128,7 +128,7 @@ def decoded(
         if isinstance(failure.__cause__, TidyBertError):
             # Raised by the record itself.
             said = failure.__cause__.message
-        raise error(f"{where}: {said}") from None
+        raise error(f"{where}: {said}" if where else said) from None
 
 
 SHA256: Final = "^[0-9a-f]{64}$"

@@ -46,6 +46,9 @@ UNPACKED_BYTES: Final = Limit("a compressed file", 2**36, "bytes unpacked")
 UNPACKED_RATIO: Final = Limit("a compressed file", 200, "bytes unpacked from each byte")
 """Counts from the first UNPACKED_RATIO_FROM bytes on: a short text may well repeat itself."""
 UNPACKED_RATIO_FROM: Final = 2**26
+SHEET_BYTES: Final = Limit("a spreadsheet", 2**30, "bytes")
+SHEET_MEMORY: Final = Limit("a spreadsheet", 2**31, "bytes of memory")
+FOLDER_FILES: Final = Limit("a folder of texts", 2**20, "files")
 MANIFEST_BYTES: Final = Limit("corpus.json", 2**28, "bytes")
 
 # A MODEL or a RUN.

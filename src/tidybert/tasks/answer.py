@@ -91,6 +91,10 @@ class TaskAnswer:
                 row[name] = value
         return [row]
 
+    def row(self) -> dict[str, Any]:
+        """The one row of a table with a row an example."""
+        return self.rows()[0]
+
     def label_scores(self, *, raw: bool = False) -> dict[Any, float] | None:
         """The score of each label, ``raw`` before softmax or sigmoid; None without labels."""
         return None
@@ -294,6 +298,10 @@ class Tagged(TaskAnswer):
             return [{**each} for each in self.entities]
         words = zip(self.words, self.tags, self.scores, strict=True)
         return [{"word": word, "tag": tag, "score": score} for word, tag, score in words]
+
+    def row(self) -> dict[str, Any]:
+        read = {name: value for name, value in vars(self.read).items() if value is not ABSENT}
+        return {"tags": " ".join(self.tags), **self.cells(), **read}
 
 
 @dataclass(frozen=True)

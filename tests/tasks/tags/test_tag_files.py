@@ -27,6 +27,7 @@ SENTENCES = [
     (("Peter", "Blackburn"), ("B-PER", "I-PER"), 7),
 ]
 NO_TAG = "is none of entities, which other tags are: O, or B- or I- and a type, is expected"
+NAMES = "write the tags' names, or put the dataset_info.json of datasets beside the file"
 NO_BYTE = (
     "byte 0xff at column 3 is not utf-8; save the file as UTF-8, or give its encoding, as in "
     "encoding='latin-1'"
@@ -190,8 +191,8 @@ def test_another_encoding(write: Any) -> None:
         ("a.conll", "a b O\n", {"text": 2}, "text and label must name different columns"),
         ("a.conll", "a O\n", {"delimiter": "tab"}, "delimiter has no meaning for format='conll'"),
         ("a.conll", "a O\n", {"text_pair": 1}, "text_pair has no meaning for format='conll'"),
-        ("a.csv", "a,O\n", {}, "the suffix '.csv' does not tell the format"),
-        ("a.csv", "a,O\n", {"format": "csv"}, "format='csv': tagged sentences are read from conll"),
+        ("a.csv", "a,O\nb,O\n", {}, ":2: cannot tell which key holds the words or the text"),
+        ("a.csv", "a,O\n", {"format": "swag"}, "format='swag': tagged sentences are read from con"),
         ("a.txt", "a\n", {"format": "text"}, "plain text has no tags; give format='conll'"),
     ],
 )
@@ -251,7 +252,7 @@ def test_bad_objects_are_told_by_their_lines(write: Any) -> None:
     assert len(read(path, skip_bad_rows=True, report=report)) == 2
     assert [(each.row, each.message) for each in report.problems] == [
         (2, "2 words and 1 tag"),
-        (3, "'tags[0]' is the number 0 where a text is expected; write the tags' names"),
+        (3, f"'tags[0]' is the number 0 where a text is expected; {NAMES}"),
         (4, "a text where a list with a tag for each word is expected"),
         (5, "'tokens[0]' is the number 1 where a text is expected"),
         (6, "it has no word, so nothing to learn or to measure"),
@@ -309,8 +310,8 @@ def test_a_text_without_entities(write: Any) -> None:
         ([(0, 40)], "entity 0: 0 to 40 is not a part of a text of 12 characters"),
         ([(5, 5)], "entity 0: 5 to 5 is not a part"),
         ([(-5, 5)], "entity 0: -5 to 5 is not a part"),
-        ([("0", 5)], "entity 0: start, end or label is missing or of another type"),
-        ([(True, 5)], "entity 0: start, end or label is missing or of another type"),
+        ([("0", 5)], "entity 0: start is '0'; a whole number is needed"),
+        ([(True, 5)], "entity 0: start is True; a whole number is needed"),
     ],
 )
 def test_spans_that_cannot_be(write: Any, spans: list[tuple[Any, Any]], message: str) -> None:
@@ -323,8 +324,8 @@ def test_spans_that_cannot_be(write: Any, spans: list[tuple[Any, Any]], message:
 def test_more_spans_that_cannot_be(write: Any) -> None:
     for marks, message in (
         (None, "null where a list of entities is expected"),
-        ([[0, 5, "x"]], 'entity 0: a list where {"start": …, "end": …, "label": …} is expected'),
-        ([{"start": 0, "end": 5}], "label is missing"),
+        ([[0, "x"]], 'entity 0: a list where {"start": …, "end": …, "label": …} or [start, end, '),
+        ([{"start": 0, "end": 5}], "entity 0: missing key 'label'"),
         ([{"start": 0, "end": 5, "label": " "}], "entity 0: its label is empty"),
         ([{"start": 0, "end": 5, "label": "\ud83d"}], "entity 0: 'label' holds a lone surrogate"),
     ):

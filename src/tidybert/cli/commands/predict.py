@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tidybert.checkpoints.example_kinds import TEXT_OR_PAIR
@@ -39,6 +40,9 @@ class PredictFlags(TrainedLengthOption, flags.AnswerFlags, flags.OutFlags):
     """``--top-k K``: Show only the scores of the K likeliest classes, the likeliest first."""
     json: bool = False
     """``--json``: Print JSON lines on a terminal too."""
+    out: Path | None = None
+    """``--out FILE``: New file to write: JSON lines, or as .csv or .xlsx the columns of the input
+    with the answers beside them. If not set: stdout."""
     official_format: bool = False
     """``--official-format``: Write one JSON object of ids and answers, for SQuAD's script."""
 
@@ -76,6 +80,7 @@ def predict(
         skip_bad_rows=given.skip_bad_rows,
         top_k=given.top_k,
         official=given.official_format,
+        out=None if given.cluster is not None else given.out,
     )
     texts = given.input
 

@@ -5,21 +5,22 @@ SWAG (Zellers et al. 2018) continues a context by one of four endings: ``sent1``
 four endings that complete it.  JSON lines may have any number of choices, and another one in each.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count, takewhile
 from typing import Any, Final, cast
 
 from tidybert.errors import DataError, UsageError
 from tidybert.files.columns import describe_columns
-from tidybert.files.example_reader import ExampleReader, FileFormats, refuse_flags
+from tidybert.files.example_reader import ExampleReader
+from tidybert.files.formats import FileFormat, FileFormats, source
 from tidybert.files.reading import ROLES, ReadOptions, ReadReport
-from tidybert.files.records import CellsRow, delimited_rows, json_records
-from tidybert.files.rows import Problem, count_of, json_type, keys_seen, text_problem
+from tidybert.files.records import CellsRow, delimited_rows
+from tidybert.files.rows import Problem, Record, count_of, json_type, keys_seen, text_problem
 from tidybert.files.text_examples import canonical_label, finite_number
-from tidybert.files.text_lines import NUL_BYTE, open_bytes
+from tidybert.files.text_lines import NUL_BYTE, utf16_mark_of
 
-FORMATS: Final = FileFormats("choices", ("swag", "codah", "jsonl"), {})
 CODAH_ENDINGS: Final = 4
 
 # The keys of JSON lines that mean the same; a question beside a context is what choices answer.
@@ -41,6 +42,7 @@ class ChoiceExample:
         choices: two texts at least.
         label: the number of the right one, from 0, where the file has it.
         row: the 1-based line of the file.
+        columns: of the file, where they are kept.
     """
 
     context: str
@@ -48,6 +50,7 @@ class ChoiceExample:
     choices: tuple[str, ...]
     label: int | None
     row: int
+    columns: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
 
     def continued(self) -> list[str]:
         """Each choice as the model reads it after the context."""
@@ -112,118 +115,85 @@ def _index_of(answer: object, choices: Sequence[str]) -> int | str:
 def _rows(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[ChoiceExample | Problem]:
-    """The rows of a file.
-
-    Without ``options.format`` the first line decides: ``{`` begins JSON lines, SWAG has its header
-    and CODAH tabs.  A row without a right answer has no label.
-    """
-    path = report.path
-    if report.memory is not None:
-        refuse_flags(report, *ROLES, "label_separator")
-        for row in report.memory.records():
-            yield row if isinstance(row, Problem) else _json_example(*row, need_label)
-        return
-    with open_bytes(path) as stream:
-        head = stream.peek(1).decode(options.codec(), "ignore").removeprefix("\ufeff")
-        if "\0" in head:
-            raise DataError(f"{path}:1: {NUL_BYTE}")
-        if options.format is None:
-            report.guess_format(_format_of(head, path), "the first line")
-        else:
-            report.format = options.format
-        refuse_flags(report, *ROLES, "label_separator", "header")
-        if report.format == "jsonl":
-            refuse_flags(report, "delimiter", "quoting", "skip_rows")
-            for row in json_records(stream, options, report):
-                yield row if isinstance(row, Problem) else _json_example(*row, need_label)
-            return
-        if report.format == "swag":
-            yield from _swag_rows(delimited_rows(stream, "csv", report), report)
-        else:
-            yield from _codah_rows(delimited_rows(stream, "tsv", report), report)
+    """The rows of a file; a row without a right answer has no label."""
+    with source(report, FORMATS) as found:
+        of_cells = found.shape == "cells"
+        is_codah = report.format == "codah"
+        rows = _codah_records(found.rows, report) if is_codah else found.records(report)
+        for row in rows:
+            if isinstance(row, Problem):
+                yield row
+                continue
+            made = _example(*row, report, of_cells)
+            if report.keep_columns and not isinstance(made, Problem):
+                made = replace(made, columns=row[1])
+            yield made
 
 
-def _format_of(head: str, path: str) -> str:
+def _judge(head: bytes, report: ReadReport) -> tuple[str, str]:
     """The format that a file's first line shows."""
-    line = head.lstrip().partition("\n")[0]
+    path = report.path
+    text = head.decode(utf16_mark_of(head) or report.options.codec(), "ignore")
+    line = text.removeprefix("\ufeff").lstrip().partition("\n")[0]
+    if "\0" in line:
+        raise DataError(f"{path}:1: {NUL_BYTE}")
     if not line:
         raise DataError(f"{path}: it holds no example; is it the right file?")
-    if line.startswith("{"):
-        return "jsonl"
+    for begins, name in (("{", "jsonl"), ("[", "json")):
+        if line.startswith(begins):
+            return name, "the first line"
     if "ending0" in line:
-        return "swag"
+        return "swag", "the first line"
     if "\t" in line:
-        return "codah"
+        return "codah", "the first line"
     raise UsageError(f"{path}: the first line does not tell the format; {FORMATS.advice()}")
 
 
-def _swag_rows(
+def _codah_records(
     rows: Iterator[CellsRow | Problem], report: ReadReport
-) -> Iterator[ChoiceExample | Problem]:
-    places: dict[str, int] = {}
-    width = 0
-    for row in rows:
-        if isinstance(row, Problem):
-            if not places:
-                raise DataError(f"{report.path}:{row.row}: {row.message}")
-            yield row
-            continue
-        number, cells = row
-        if not places:
-            places, width = _swag_columns(cells, report), len(cells)
-        elif len(cells) != width:
-            what = f"{count_of(len(cells), 'column')} where the header has {width}"
-            yield Problem(number, what)
-        else:
-            choices = [cells[at] for name, at in places.items() if name.startswith("ending")]
-            label = _number(cells[places["label"]]) if "label" in places else None
-            context, start = cells[places["sent1"]], cells[places["sent2"]]
-            yield choice_example(
-                number, context, start, choices, label, need_label=report.need_label
-            )
-
-
-def _swag_columns(header: list[str], report: ReadReport) -> dict[str, int]:
-    """Each name's place, the endings in their order."""
-    names, need_label = [name.strip() for name in header], report.need_label
-    endings: list[str] = []
-    while (name := f"ending{len(endings)}") in names:
-        endings.append(name)
-    needed = ["sent1", "sent2", *(endings or ["ending0"]), *(["label"] if need_label else [])]
-    missing = [name for name in needed if names.count(name) != 1]
-    if missing:
-        what = "several columns are" if missing[0] in names else "no column is"
-        raise DataError(f"{report.path}:1: {what} named {missing[0]!r}. {describe_columns(names)}")
-    report.header = True
-    wanted = [*needed, *(["label"] if not need_label and names.count("label") == 1 else [])]
-    return {name: names.index(name) for name in wanted}
-
-
-def _codah_rows(
-    rows: Iterator[CellsRow | Problem], report: ReadReport
-) -> Iterator[ChoiceExample | Problem]:
+) -> Iterator[Record | Problem]:
     bare = 2 + CODAH_ENDINGS
     for row in rows:
         if isinstance(row, Problem):
             yield row
-            continue
-        number, cells = row
-        if len(cells) != bare + 1 and (report.need_label or len(cells) != bare):
+        elif len(row[1]) != bare + 1 and (report.need_label or len(row[1]) != bare):
             yield Problem(
-                number,
-                f"{count_of(len(cells), 'column')} where {bare + 1} are expected: category, "
+                row[0],
+                f"{count_of(len(row[1]), 'column')} where {bare + 1} are expected: category, "
                 f"prompt, {CODAH_ENDINGS} endings, the answer's number",
             )
         else:
-            label = _number(cells[bare]) if len(cells) > bare else None
-            yield choice_example(
-                number, cells[1], "", cells[2:bare], label, need_label=report.need_label
-            )
+            category, prompt, *others = row[1]
+            content = {"category": category, "prompt": prompt, "endings": others[:CODAH_ENDINGS]}
+            yield row[0], content | dict(zip(("answer",), others[CODAH_ENDINGS:], strict=False))
 
 
-def _json_example(row: int, record: dict[str, Any], need_label: bool) -> ChoiceExample | Problem:
+_CELLS: Final = ("delimiter", "quoting", "skip_rows")
+FORMATS: Final = FileFormats(
+    "choices",
+    ("swag", "codah", "jsonl", "json", "sheet", "parquet", "arrow"),
+    own={
+        "swag": FileFormat(
+            "SWAG's CSV, with a header: `sent1`, `sent2`, `ending0`, `ending1`, …, `label`",
+            (), "cells", partial(delimited_rows, file_format="csv"), _CELLS,
+        ),
+        "codah": FileFormat(
+            "CODAH's columns between tabs: category, prompt, four endings, the right one's number",
+            (), "cells", partial(delimited_rows, file_format="tsv"), _CELLS,
+        ),
+    },
+    refused=(*ROLES, "label_separator", "header"),
+    judge=_judge,
+    every=True,
+)  # fmt: skip
+
+
+def _example(
+    row: int, record: dict[str, Any], report: ReadReport, of_cells: bool
+) -> ChoiceExample | Problem:
+    need_label = report.need_label
     if "ending0" in record and "endings" not in record:
-        # SWAG's columns, in a frame.
+        # SWAG's columns.
         endings = takewhile(record.__contains__, map("ending{}".format, count()))
         record = {**record, "endings": [record[name] for name in endings]}
     found = {role: [key for key in keys if key in record] for role, keys in _KEYS.items()}
@@ -234,6 +204,9 @@ def _json_example(row: int, record: dict[str, Any], need_label: bool) -> ChoiceE
             return Problem(row, f"both {keys[0]!r} and {keys[1]!r}; give one of them")
         if not keys and (role in ("context", "choices") or (role == "label" and need_label)):
             known = ", ".join(_KEYS[role])
+            if of_cells and report.header:
+                columns = describe_columns(list(record))
+                raise DataError(f"{report.path}: no column is named any of {known}. {columns}")
             return Problem(row, f"none of the keys {known} among {keys_seen(record)}")
     absent: tuple[object, ...] = ("", "", [], None)
     context, start, choices, label = (
@@ -243,6 +216,8 @@ def _json_example(row: int, record: dict[str, Any], need_label: bool) -> ChoiceE
     if not isinstance(choices, list):
         key = found["choices"][0]
         return Problem(row, f"{key!r} is {json_type(choices)} where a list of texts is expected")
+    if of_cells and isinstance(label, str):
+        label = _number(label)
     return choice_example(row, context, start, choices, label, need_label=need_label)
 
 

@@ -1,32 +1,62 @@
-"""Files of questions on texts: SQuAD 1.1 and 2.0 as published, and one question a line of JSON.
+"""Files of questions on texts: SQuAD 1.1 and 2.0 as published, and an object or a row a question.
 
 SQuAD is one object, {"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question",
-"answers": [{"text", "answer_start"}], "is_impossible"}]}]}]}.  A line is {"id", "question",
-"context", "answers"} with the answers in any form of ``gold_answers``; the id may be left out.
+"answers": [{"text", "answer_start"}], "is_impossible"}]}]}]}.  Other rows have "question",
+"context" and "answers" in any form of ``gold_answers``, tables "answer"; the id may be left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+import msgspec
+
 from tidybert.errors import LINE, DataError, param
-from tidybert.files.example_reader import TABLE_FLAGS, ExampleReader, FileFormats, refuse_flags
+from tidybert.files.annotations import nearest, short
+from tidybert.files.columns import plain_name
+from tidybert.files.example_reader import ExampleReader
+from tidybert.files.formats import FileFormat, FileFormats, source
 from tidybert.files.reading import ROLES, ReadOptions, ReadReport
-from tidybert.files.records import JsonCursor, json_cursor, json_records
+from tidybert.files.records import Nested, json_cursor, nested
 from tidybert.files.rows import Problem, count_of, json_type, keys_seen, text_problem
-from tidybert.files.text_lines import open_bytes
-
-# The right answers of a question, in the forms that files have them, each checked at its place.
-
-SHOWN_PLACES: Final = 3
-SHOWN_TEXT: Final = 60
+from tidybert.storage.json_objects import decoded
 
 Answer = tuple[str, int]
 """A text, and the place in the context, in characters, where it begins."""
 
 
-class AnswerError(Exception):
-    """Why the answers cannot be taken; for the reader, which knows the line."""
+class _OneAnswer(msgspec.Struct):
+    text: str
+    answer_start: int | None = None
+
+
+class _AnswerLists(msgspec.Struct):
+    """The two lists of Hugging Face's datasets."""
+
+    text: list[str]
+    answer_start: list[int]
+
+
+class _Answers(msgspec.Struct):
+    """What an object says of its answers; a single one may stand beside its place."""
+
+    is_impossible: bool | None = None
+    answers: list[_OneAnswer | str] | _AnswerLists | msgspec.UnsetType = msgspec.UNSET
+    answer: str | msgspec.UnsetType | None = msgspec.UNSET
+    answer_start: int | None = None
+    start: int | None = None
+
+    def given(self) -> Iterator[tuple[str, int | None]]:
+        """Text and place of each."""
+        if isinstance(self.answers, list):
+            for one in self.answers:
+                yield (one, None) if isinstance(one, str) else (one.text, one.answer_start)
+        elif isinstance(self.answers, _AnswerLists):
+            if len(self.answers.text) != len(self.answers.answer_start):
+                raise DataError("'answers' needs lists 'text' and 'answer_start' of one length")
+            yield from zip(self.answers.text, self.answers.answer_start, strict=True)
+        elif self.answer:
+            yield self.answer, self.start if self.answer_start is None else self.answer_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +65,13 @@ class GoldAnswers:
 
     is_impossible: True without answers, else as the file says, None where it does not say.
     num_ambiguous: of those without a place how many the context has more than once.
+    moved: by how many characters each was moved that is not where the file says.
     """
 
     answers: tuple[Answer, ...]
     is_impossible: bool | None
     num_ambiguous: int
+    moved: tuple[int, ...] = ()
 
 
 def gold_answers(record: Mapping[str, object], context: str) -> GoldAnswers:
@@ -47,99 +79,41 @@ def gold_answers(record: Mapping[str, object], context: str) -> GoldAnswers:
 
     "answers" is a list of {"text", "answer_start"} or of texts, or an object of the two lists, like
     Hugging Face's datasets.  A single one is in "answer", with "answer_start" or "start" beside it.
-    An answer without a place gets the first place that fits.  No answer at all means, like
-    "is_impossible", that the context has none.
+    An answer without a place gets the first place that fits, one with a wrong place the nearest.
+    No answer at all means, like "is_impossible", that the context has none.  Raises DataError
+    without a place.
     """
-    impossible = record.get("is_impossible")
-    if impossible is not None and not isinstance(impossible, bool):
-        raise AnswerError(
-            f"'is_impossible' is {json_type(impossible)} where true or false is expected"
-        )
-    if "answers" not in record and "answer" not in record and not impossible:
-        raise AnswerError("no key 'answers', and none 'answer'")
-    answers = []
-    num_ambiguous = 0
-    for text, start in _given(record):
-        if start is None and context.find(text, context.find(text) + 1) >= 0:
-            num_ambiguous += 1
-        answers.append((text, _place(text, start, context)))
-    if answers and impossible:
-        raise AnswerError(
+    names = _Answers.__struct_fields__
+    read = decoded(
+        {key: record[key] for key in names if key in record}, _Answers, "", error=DataError
+    )
+    if read.answers is read.answer is msgspec.UNSET and not read.is_impossible:
+        raise DataError("no key 'answers', and none 'answer'")
+    answers: list[Answer] = []
+    moved, num_ambiguous = [], 0
+    for text, start in read.given():
+        if problem := text_problem("text", text):
+            raise DataError(f"an answer's {problem}")
+        if not text.strip():
+            raise DataError("an answer is an empty text")
+        place = nearest(text, start or 0, context)
+        if place < 0:
+            raise DataError(f"the answer {short(text)} is not in the context")
+        if start is None:
+            num_ambiguous += context.find(text, place + 1) >= 0
+        elif place != start:
+            moved.append(abs(place - start))
+        answers.append((text, place))
+    if answers and read.is_impossible:
+        raise DataError(
             f"'is_impossible' is true, but the question has the answer {short(answers[0][0])}"
         )
-    if not answers and impossible is False:
-        raise AnswerError("the question has no answer, but 'is_impossible' is false")
-    return GoldAnswers(tuple(answers), impossible if answers else True, num_ambiguous)
+    if not answers and read.is_impossible is False:
+        raise DataError("the question has no answer, but 'is_impossible' is false")
+    is_impossible = read.is_impossible if answers else True
+    return GoldAnswers(tuple(answers), is_impossible, num_ambiguous, tuple(moved))
 
 
-def short(text: str) -> str:
-    """A text as a message shows it."""
-    return repr(text if len(text) <= SHOWN_TEXT else text[: SHOWN_TEXT - 1] + "…")
-
-
-def _given(record: Mapping[str, object]) -> Iterator[tuple[str, int | None]]:
-    """Text and place of each answer."""
-    for one in _given_list(record):
-        answer = {"text": one} if isinstance(one, str) else one
-        if not isinstance(answer, dict):
-            raise AnswerError(f"an answer is {json_type(one)} where an object is expected")
-        text, start = answer.get("text"), answer.get("answer_start")
-        if problem := text_problem("text", text):
-            raise AnswerError(f"an answer's {problem}")
-        if not isinstance(text, str) or not text.strip():
-            raise AnswerError("an answer is an empty text")
-        if start is not None and (isinstance(start, bool) or not isinstance(start, int)):
-            raise AnswerError(
-                f"'answer_start' is {json_type(start)} where a whole number is expected"
-            )
-        yield text, start
-
-
-def _given_list(record: Mapping[str, object]) -> list[object]:
-    given = record.get("answers")
-    if "answers" not in record:
-        text = record.get("answer")
-        start = record.get("answer_start", record.get("start"))
-        return [] if text in (None, "") else [{"text": text, "answer_start": start}]
-    if isinstance(given, dict):
-        texts, starts = given.get("text"), given.get("answer_start")
-        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
-            raise AnswerError("'answers' needs lists 'text' and 'answer_start' of one length")
-        return [
-            {"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)
-        ]
-    if not isinstance(given, list):
-        raise AnswerError(f"'answers' is {json_type(given)} where a list is expected")
-    return given
-
-
-def _place(text: str, start: int | None, context: str) -> int:
-    """Where an answer begins; AnswerError where the context does not have it there."""
-    found = context.find(text)
-    if found < 0:
-        raise AnswerError(f"the answer {short(text)} is not in the context")
-    if start is None:
-        return found
-    if start >= 0 and context.startswith(text, start):
-        return start
-    places: list[str] = []
-    while found >= 0 and len(places) <= SHOWN_PLACES:
-        places.append(str(found))
-        found = context.find(text, found + 1)
-    shown = ", ".join(places[:SHOWN_PLACES]) + (", …" if len(places) > SHOWN_PLACES else "")
-    there = context[start : start + len(text)] if start >= 0 else ""
-    raise AnswerError(
-        f"the answer {short(text)} is not at character {start}, where the context has "
-        f"{short(there) if there else 'nothing'}; it is at {shown}"
-    )
-
-
-FORMATS: Final = FileFormats(
-    "questions",
-    ("json", "jsonl"),
-    {".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl"},
-    "json (as SQuAD is) or jsonl (one object a line)",
-)
 SHOWN_ROWS: Final = 5
 
 
@@ -158,6 +132,7 @@ class QuestionExample:
     is_impossible: bool | None = None
     row: int = 0
     title: str = ""
+    columns: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
 
     @property
     def own_id(self) -> str | None:
@@ -174,7 +149,7 @@ class _Raw:
     """
 
     row: int
-    value: object
+    value: Any
     context: str | None = None
     where: str = ""
     title: str = ""
@@ -187,31 +162,87 @@ class _Raw:
         return Problem(self.row, f"{self.where}: {message}" if self.where else message)
 
 
+def _squad(stream: Any, report: ReadReport) -> Iterator[_Raw | Problem]:
+    """The questions of SQuAD, or of an array of objects that have all."""
+    has_data = False
+    with json_cursor(stream, report.options.codec(), report.path) as cursor:
+        for key in cursor.entries():
+            if key is None:
+                has_data = True
+                yield _Raw(cursor.line, cursor.value())
+            elif key == "data" and cursor.peek() == "[":
+                has_data = True
+                for number, _ in enumerate(cursor.entries(), start=1):
+                    yield from _article(nested(cursor, "paragraphs", "qas"), f"article {number}")
+            else:
+                cursor.value()
+        cursor.end()
+    if not has_data:
+        raise DataError(
+            f"{report.path}:1: no list 'data', which in SQuAD holds articles with 'paragraphs'; "
+            f"for one question a line give {param('format', 'jsonl')}"
+        )
+
+
+def _article(article: Nested, where: str) -> Iterator[_Raw | Problem]:
+    if not isinstance(article.value, dict):
+        what = f"{json_type(article.value)} where an object is expected"
+        yield Problem(article.row, f"{where}: {what}")
+        return
+    title = article.value.get("title")
+    title = title if isinstance(title, str) else ""
+    where += f" ({short(title)})" if title else ""
+    if article.items is None:
+        yield Problem(article.row, f"{where}: no list 'paragraphs'")
+    for number, paragraph in enumerate(article.items or (), start=1):
+        at = f"{where}, paragraph {number}"
+        if paragraph.items is None:
+            yield Problem(paragraph.row, f"{at}: no list 'qas'")
+        elif problem := text_problem("context", paragraph.value.get("context")):
+            yield Problem(paragraph.row, f"{at}: {problem}")
+        else:
+            context = paragraph.value["context"]
+            for count, one in enumerate(paragraph.items, start=1):
+                name = one.value.get("id") if isinstance(one.value, dict) else None
+                named = f" (id {short(name)})" if isinstance(name, str) else ""
+                yield _Raw(one.row, one.value, context, f"{at}, question {count}{named}", title)
+
+
+def _judge(_head: bytes, _report: ReadReport) -> tuple[str, str]:
+    return "jsonl", ""
+
+
+FORMATS: Final = FileFormats(
+    "questions",
+    ("json", "jsonl", "csv", "tsv", "sheet", "parquet", "arrow"),
+    own={"json": FileFormat("SQuAD's JSON, or an array of objects", (".json",), "objects", _squad)},
+    listed="json (as SQuAD is), jsonl (one object a line), csv, tsv, sheet, parquet or arrow",
+    refused=(*ROLES, "label_separator", "header"),
+    judge=_judge,
+)
+
+
 def _rows(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[QuestionExample | Problem]:
-    """The questions of a file.
-
-    The suffix gives the format, .gz apart: .json is SQuAD's, .jsonl and .ndjson are an object a
-    line, and so is standard input without ``options.format``.  Answers are read with ``need_label``
-    alone.
-    """
-    if report.memory is None:
-        report.format = FORMATS.of(report.path, options) or "jsonl"
-    refuse_flags(report, *ROLES, "label_separator", *TABLE_FLAGS)
+    """The questions of a file; answers are read with ``need_label`` alone."""
     places: dict[str, str] = {}
     ambiguous: list[str] = []
-    for raw in _raw_questions(report):
-        if isinstance(raw, Problem):
-            yield raw
-            continue
-        example = _example(raw, ambiguous, need_label=need_label)
-        if isinstance(example, QuestionExample):
-            if first := places.get(example.id):
-                example = raw.problem(f"the id {example.id!r} is already that of {first}")
-            else:
-                places[example.id] = raw.place()
-        yield example
+    with source(report, FORMATS) as found:
+        for row in found.records(report):
+            if isinstance(row, Problem):
+                yield row
+                continue
+            raw = row if isinstance(row, _Raw) else _Raw(*row)
+            try:
+                example = _example(raw, report, ambiguous, of_cells=found.shape == "cells")
+                if first := places.get(example.id):
+                    raise DataError(f"the id {example.id!r} is already that of {first}")
+            except DataError as error:
+                yield raw.problem(error.message)
+                continue
+            places[example.id] = raw.place()
+            yield replace(example, columns=raw.value) if report.keep_columns else example
     if ambiguous:
         # All of a published SQuAD file is one line.
         kind = "id" if report.format == "json" else LINE
@@ -223,130 +254,46 @@ def _rows(
         )
 
 
-def _raw_questions(report: ReadReport) -> Iterator[_Raw | Problem]:
-    if report.memory is not None:
-        for row in report.memory.records():
-            yield row if isinstance(row, Problem) else _Raw(*row)
-        return
-    with open_bytes(report.path) as stream:
-        if report.format == "json":
-            with json_cursor(stream, report.options.codec(), report.path) as cursor:
-                yield from _squad_questions(cursor, report.path)
-            return
-        for row in json_records(stream, report.options, report):
-            yield row if isinstance(row, Problem) else _Raw(*row)
-
-
-def _squad_questions(cursor: JsonCursor, path: str) -> Iterator[_Raw | Problem]:
-    has_data = False
-    for key in cursor.entries():
-        if key != "data" or cursor.peek() != "[":
-            cursor.value()
-            continue
-        has_data = True
-        for number, _ in enumerate(cursor.entries(), start=1):
-            yield from _article(cursor, f"article {number}")
-    cursor.end()
-    if not has_data:
-        raise DataError(
-            f"{path}:1: no list 'data', which in SQuAD holds articles with 'paragraphs'; for one "
-            f"question a line give {param('format', 'jsonl')}"
-        )
-
-
-def _article(cursor: JsonCursor, where: str) -> Iterator[_Raw | Problem]:
-    """The questions of one article, once all of it is read: its title may come last."""
-    row, title = cursor.line, ""
-    if cursor.peek() != "{":
-        yield Problem(row, f"{where}: {json_type(cursor.value())} where an object is expected")
-        return
-    paragraphs: list[_Paragraph] | None = None
-    for key in cursor.entries():
-        if key == "paragraphs" and cursor.peek() == "[":
-            paragraphs = [_paragraph(cursor) for _ in cursor.entries()]
-        else:
-            value = cursor.value()
-            title = value if key == "title" and isinstance(value, str) else title
-    if title:
-        where += f" ({short(title)})"
-    if paragraphs is None:
-        yield Problem(row, f"{where}: no list 'paragraphs'")
-        return
-    for number, paragraph in enumerate(paragraphs, start=1):
-        at = f"{where}, paragraph {number}"
-        problem = text_problem("context", paragraph.context)
-        if paragraph.questions is None:
-            problem = "no list 'qas'"
-        if problem:
-            yield Problem(paragraph.row, f"{at}: {problem}")
-            continue
-        for count, (line, value) in enumerate(paragraph.questions or (), start=1):
-            name = value.get("id") if isinstance(value, dict) else None
-            named = f" (id {short(name)})" if isinstance(name, str) else ""
-            place = f"{at}, question {count}{named}"
-            yield _Raw(line, value, str(paragraph.context), place, title)
-
-
-@dataclass(slots=True)
-class _Paragraph:
-    """Questions are values with their lines; None without a list of them."""
-
-    row: int
-    context: object = None
-    questions: list[tuple[int, Any]] | None = None
-
-
-def _paragraph(cursor: JsonCursor) -> _Paragraph:
-    paragraph = _Paragraph(cursor.line)
-    if cursor.peek() != "{":
-        cursor.value()
-        return paragraph
-    for key in cursor.entries():
-        if key == "qas" and cursor.peek() == "[":
-            paragraph.questions = [(cursor.line, cursor.value()) for _ in cursor.entries()]
-            continue
-        value = cursor.value()
-        if key == "context":
-            paragraph.context = value
-    return paragraph
-
-
-def _example(raw: _Raw, ambiguous: list[str], *, need_label: bool) -> QuestionExample | Problem:
+def _example(
+    raw: _Raw, report: ReadReport, ambiguous: list[str], *, of_cells: bool
+) -> QuestionExample:
     """The question that an object holds; ``ambiguous`` gets an ambiguous answer's id or line."""
     record = raw.value
     if not isinstance(record, dict):
-        return raw.problem(f"{json_type(record)} where an object is expected")
+        raise DataError(f"{json_type(record)} where an object is expected")
     if raw.context is None and "data" in record and "question" not in record:
-        return raw.problem(f"this line is a whole SQuAD file; give {param('format', 'json')}")
+        raise DataError(f"this line is a whole SQuAD file; give {param('format', 'json')}")
+    if of_cells:
+        # Cells are text, and an empty one says nothing but of the answer.
+        named = {plain_name(name): cell for name, cell in record.items()}
+        record = {name: cell for name, cell in named.items() if cell or name == "answer"}
+        for key in ("answer_start", "start"):
+            if record.get(key, "").isdecimal():
+                record[key] = int(record[key])
     given = record if raw.context is None else {**record, "context": raw.context}
     for key in ("question", "context"):
         if key not in given:
-            return raw.problem(f"no key {key!r} among {keys_seen(given)}")
+            raise DataError(f"no key {key!r} among {keys_seen(given)}")
         if problem := text_problem(key, given[key]):
-            return raw.problem(problem)
+            raise DataError(problem)
     name = record.get("id")
     if name is None and raw.context is not None:
-        return raw.problem("no key 'id'")
+        raise DataError("no key 'id'")
     if isinstance(name, bool) or not isinstance(name, str | int | None):
-        return raw.problem(f"'id' is {json_type(name)} where a text is expected")
+        raise DataError(f"'id' is {json_type(name)} where a text is expected")
     if isinstance(name, str) and (problem := text_problem("id", name)):
-        return raw.problem(problem)
-    answers: tuple[Answer, ...] = ()
-    is_impossible = None
-    if need_label:
-        try:
-            found = gold_answers(given, given["context"])
-        except AnswerError as error:
-            return raw.problem(str(error))
-        place = raw.row if raw.context is None else name
-        ambiguous += [str(place)] * found.num_ambiguous
-        answers, is_impossible = found.answers, found.is_impossible
+        raise DataError(problem)
+    answers = GoldAnswers((), None, 0)
+    if report.need_label:
+        answers = gold_answers(given, given["context"])
+        ambiguous += [str(raw.row if raw.context is None else name)] * answers.num_ambiguous
+        report.moved += answers.moved
     return QuestionExample(
         id=str(raw.row if name is None else name),
         question=given["question"],
         context=given["context"],
-        answers=answers,
-        is_impossible=is_impossible,
+        answers=answers.answers,
+        is_impossible=answers.is_impossible,
         row=raw.row,
         title=raw.title,
     )

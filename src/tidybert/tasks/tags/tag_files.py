@@ -1,4 +1,4 @@
-"""Files of tagged sentences: CoNLL columns, JSON with words and tags or with spans, plain text.
+"""Files of tagged sentences: CoNLL columns, rows with words and tags or with spans, plain text.
 
 CoNLL files are as the shared tasks published them (Tjong Kim Sang and De Meulder 2003): a word a
 line, its tag in the last column, a blank line after each sentence, -DOCSTART- before a document.
@@ -7,7 +7,7 @@ Whatever scheme the tags of entities are in, examples have them in IOB2.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain, pairwise
 from typing import Final, cast
@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.errors import LINE, DataError, UsageError, param
-from tidybert.files.columns import MISSING, describe_columns, record_values
-from tidybert.files.example_reader import TABLE_FLAGS, ExampleReader, FileFormats, refuse_flags
+from tidybert.files.annotations import span_in
+from tidybert.files.columns import MISSING, describe_columns, plain_name, record_values
+from tidybert.files.example_reader import ExampleReader
+from tidybert.files.formats import FileFormat, FileFormats, plain_lines, source
 from tidybert.files.reading import ReadOptions, ReadReport
-from tidybert.files.records import json_records
 from tidybert.files.rows import Problem, Record, count_of, json_type, text_problem
-from tidybert.files.text_lines import Line, chomp, decoded_lines, open_bytes
+from tidybert.files.text_lines import Line, chomp
 from tidybert.metrics.entity_scores import NO_TYPE, Entity, entities, iob2_tags
 from tidybert.tasks.answer import FoundEntity
 from tidybert.tokenization.basic import BasicTokenizer
@@ -53,6 +54,7 @@ class TaggedExample:
         row: the 1-based line where it begins.
         text: the raw text, where the file has that and not words.
         spans: of each word in ``text``.
+        columns: of the file, where they are kept.
     """
 
     words: tuple[str, ...]
@@ -60,6 +62,7 @@ class TaggedExample:
     row: int
     text: str | None = None
     spans: tuple[Span, ...] | None = None
+    columns: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
 
     def located(self) -> tuple[str, tuple[Span, ...]]:
         """The text and each word's place in it; words alone are joined by spaces."""
@@ -207,13 +210,89 @@ def shown_entities(
     return shown
 
 
-# Tagged sentences in JSON: words with a tag each, or a raw text with the spans of its entities.
+# Tagged sentences as objects: words with a tag each, or a raw text with the spans of its entities.
 
 WORD_KEYS: Final = ("tokens", "words")
 TAG_KEYS: Final = ("tags", "ner_tags", "labels")
 TEXT_KEY: Final = "text"
-SPAN_KEYS: Final = ("entities", "spans")
-TYPE_KEYS: Final = ("label", "type")
+SPAN_KEYS: Final = ("entities", "spans", "label", "labels")
+# The columns of tables with a word a row, in the spelling of ``plain_name``.
+_SENTENCES: Final = (
+    "sentence_#",
+    "sentence#",
+    "sentence_id",
+    "sent_id",
+    "sentence_idx",
+    "sentence",
+)
+_WORDS: Final = ("word", "token", "words", "tokens")
+_TAGS: Final = ("tag", "ner", "ner_tag", "label", *TAG_KEYS)
+
+
+def _sentences(rows: Iterator[Record | Problem], report: ReadReport) -> Iterator[Record | Problem]:
+    """Rows of a word each as objects of a sentence, where a column numbers or names the sentences.
+
+    A sentence begins where that column has another value; an empty cell has that of the row before.
+    """
+    place: object = None
+    found: dict[str, str] = {}
+    sentence: dict[str, list[object]] = {}
+    start, bad = 0, None
+    for row in chain(rows, [None]):
+        if isinstance(row, Problem):
+            bad = bad or row
+            if not found:
+                yield row
+            continue
+        if row is not None and not found:
+            found = _word_columns(row[1], report)
+        if not found:
+            if row is not None:
+                yield row
+                yield from rows
+            return
+        cell = None if row is None else row[1].get(found["sentence"])
+        if row is None or (cell not in (None, "", place) and sentence):
+            yield bad or (start, dict(sentence))
+            sentence, bad = {}, None
+        if row is None:
+            return
+        number, values = row
+        place = place if cell in (None, "") else cell
+        start = start if sentence else number
+        for role in ("text", "label") if report.need_label else ("text",):
+            value = values.get(found[role])
+            sentence.setdefault(found[role], []).append(value)
+            if value in (None, ""):
+                bad = bad or Problem(number, f"{found[role]!r} is empty")
+
+
+def _word_columns(record: Mapping[str, object], report: ReadReport) -> dict[str, str]:
+    """The columns of the sentence, the word and the tag; none where the rows are no words."""
+    options = report.options
+    names = {plain_name(name): name for name in record}
+
+    def first(wanted: Sequence[str], given: object = None) -> str | None:
+        return (
+            given
+            if isinstance(given, str)
+            else next((names[each] for each in wanted if each in names), None)
+        )
+
+    sentence, word = first(_SENTENCES), first(_WORDS, options.text)
+    tag = first(_TAGS, options.label) or ("" if not report.need_label else None)
+    if sentence is None or word is None or tag is None or isinstance(record[sentence], list):
+        return {}
+    if isinstance(record.get(word), list):
+        return {}
+    report.options = replace(options, text=word, label=tag or None)
+    report.guessed += [
+        role
+        for role, given in (("text", options.text), ("label", options.label))
+        if given is None and (role == "text" or tag)
+    ]
+    report.notes.append(f"a word a row; {sentence!r} says which sentence it is of")
+    return {"sentence": sentence, "text": word, "label": tag}
 
 
 def record_examples(
@@ -233,18 +312,23 @@ def record_examples(
         if isinstance(values, Problem):
             yield values
             continue
-        number, content, _, marks, _ = values
+        number, content, _, marks, columns = values
         if not report.need_label:
             marks = MISSING
         key = report.columns["text"]
+        made: TaggedExample | Problem
         if isinstance(content, list):
-            yield _from_words(number, key, content, marks)
-        elif isinstance(content, str):
-            problem = text_problem(key, content)
-            yield Problem(number, problem) if problem else _from_text(number, content, marks)
-        else:
+            made = _from_words(number, key, content, marks)
+        elif not isinstance(content, str):
             expected = "where a text or a list of words is expected"
-            yield Problem(number, f"{key!r} is {json_type(content)} {expected}")
+            made = Problem(number, f"{key!r} is {json_type(content)} {expected}")
+        elif problem := text_problem(key, content):
+            made = Problem(number, problem)
+        else:
+            made = _from_text(number, content, marks, report)
+        if report.keep_columns and not isinstance(made, Problem):
+            made = replace(made, columns={**(columns or {}), key: content})
+        yield made
 
 
 def _with_keys(number: int, record: Mapping[str, object], report: ReadReport) -> ReadOptions:
@@ -286,14 +370,16 @@ def _from_words(row: int, key: str, words: list[object], tags: object) -> Tagged
         elif "" in tags:
             problem = f"the tag of word {tags.index('')} is empty (the first word is 0)"
         elif problem := _not_texts("tags", tags):
-            problem += "; write the tags' names"
+            problem += (
+                "; write the tags' names, or put the dataset_info.json of datasets beside the file"
+            )
     if problem:
         return Problem(row, problem)
     tags = None if tags is MISSING else tuple(cast(list[str], tags))
     return TaggedExample(tuple(cast(list[str], words)), tags, row)
 
 
-def _from_text(row: int, text: str, marks: object) -> TaggedExample | Problem:
+def _from_text(row: int, text: str, marks: object, report: ReadReport) -> TaggedExample | Problem:
     words, spans = split_text(text)
     if marks is MISSING:
         return TaggedExample(words, None, row, text, spans)
@@ -301,44 +387,25 @@ def _from_text(row: int, text: str, marks: object) -> TaggedExample | Problem:
         return Problem(row, f"{json_type(marks)} where a list of entities is expected")
     marked = []
     for number, mark in enumerate(marks):
-        found = _marked_span(mark, len(text))
-        if isinstance(found, str):
-            return Problem(row, f"entity {number}: {found}")
-        marked.append(found)
+        try:
+            marked.append(span_in(text, mark, report))
+        except DataError as error:
+            return Problem(row, f"entity {number}: {error.message}")
     first_word = {span[0]: number for number, span in enumerate(spans)}
     last_word = {span[1]: number for number, span in enumerate(spans)}
     found_entities = []
     last_end = 0
-    for start, end, type_name in sorted(marked):
+    for one in sorted(marked, key=lambda each: (each.start, each.end)):
+        start, end = one.start, one.end
         shown = f"the entity {text[start:end][:40]!r} ({start} to {end})"
         if start < last_end:
             return Problem(row, f"{shown} overlaps the one before; a word has only one tag")
         last_end = end
         if start not in first_word or end not in last_word:
             return Problem(row, f"{shown} {_misfit(text, spans, start, end)}")
-        found_entities.append(Entity(type_name, first_word[start], last_word[end] + 1))
+        found_entities.append(Entity(one.label, first_word[start], last_word[end] + 1))
     tags = tuple(iob2_tags(found_entities, len(words)))
     return TaggedExample(words, tags, row, text, spans)
-
-
-def _marked_span(mark: object, length: int) -> tuple[int, int, str] | str:
-    """Start, end and type of one entity, or what is wrong with it."""
-    expected = '{"start": …, "end": …, "label": …} is expected'
-    if not isinstance(mark, dict):
-        return f"{json_type(mark)} where {expected}"
-    values = cast(dict[str, object], mark)
-    start, end = values.get("start"), values.get("end")
-    type_name = next((values[key] for key in TYPE_KEYS if key in values), None)
-    if not _is_whole(start) or not _is_whole(end) or not isinstance(type_name, str):
-        return f"start, end or label is missing or of another type; {expected}"
-    start, end = cast(int, start), cast(int, end)
-    if problem := text_problem("label", type_name):
-        return problem
-    if not type_name.strip():
-        return "its label is empty"
-    if not 0 <= start < end <= length:
-        return f"{start} to {end} is not a part of a text of {count_of(length, 'character')}"
-    return start, end, type_name.strip()
 
 
 def _misfit(text: str, spans: Sequence[Span], start: int, end: int) -> str:
@@ -355,21 +422,24 @@ def _not_texts(key: str, values: list[object]) -> str | None:
     return next(filter(None, problems), None)
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _judge(head: bytes, report: ReadReport) -> tuple[str, str]:
+    plain = "conll" if report.need_label else "text"
+    return "jsonl" if head.startswith(b"{") else plain, "the first byte"
 
 
-SUFFIXES: Final = {
-    ".conll": "conll",
-    ".iob": "conll",
-    ".iob2": "conll",
-    ".bio": "conll",
-    ".tsv": "conll",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-}
-FORMATS: Final = FileFormats("tagged sentences", ("conll", "jsonl", "json", "text"), SUFFIXES)
+FORMATS: Final = FileFormats(
+    "tagged sentences",
+    ("conll", "jsonl", "json", "text", "csv", "tsv", "sheet", "parquet", "arrow", "brat"),
+    own={
+        "conll": FileFormat(
+            "a word a line, a blank line after each sentence; also `.tsv`, and `.txt` with tags",
+            (".conll", ".iob", ".iob2", ".bio"), "lines", plain_lines, ("text", "label"),
+        ),
+    },
+    others={".tsv": "conll"},
+    refused=("text_pair", "label_separator"),
+    judge=_judge,
+)  # fmt: skip
 DOCUMENT_START: Final = "-DOCSTART-"
 
 # A column; only spaces and tabs separate them, for a no-break space can be a word.
@@ -392,28 +462,18 @@ def _rows(
 
 
 def _rows_of_file(report: ReadReport) -> Iterator[TaggedExample | Problem]:
-    options = report.options
-    if report.memory is not None:
-        refuse_flags(report, "text_pair", "label_separator")
-        yield from record_examples(report.memory.records(), report)
-        return
     plain = "conll" if report.need_label else "text"
-    formats = replace(FORMATS, suffixes={**SUFFIXES, ".txt": plain})
-    report.format = formats.of(report.path, options)
-    with open_bytes(report.path) as stream:
-        if not report.format:
-            is_json = stream.peek(1)[:1] == b"{"
-            report.guess_format("jsonl" if is_json else plain, "the first byte")
-        refuse_flags(report, "text_pair", "label_separator", *TABLE_FLAGS)
-        if report.format in ("json", "jsonl"):
-            yield from record_examples(json_records(stream, options, report), report)
-            return
-        lines = decoded_lines(stream, options.codec(), report.path)
+    formats = replace(FORMATS, others={**FORMATS.others, ".txt": plain})
+    with source(report, formats) as found:
         if report.format == "conll":
-            yield from _conll_sentences(lines, report)
+            yield from _conll_sentences(found.rows, report)
+        elif report.format == "text":
+            yield from _raw_texts(found.rows, report)
         else:
-            refuse_flags(report, "text", "label")
-            yield from _raw_texts(lines, report)
+            rows = found.records(report)
+            yield from record_examples(
+                rows if found.shape == "objects" else _sentences(rows, report), report
+            )
 
 
 def _conll_sentences(

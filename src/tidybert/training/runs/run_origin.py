@@ -25,12 +25,14 @@ class RunOrigin:
     files: the ``file_identity`` of each part of the data ("train", "dev").
     reading: how they were read, as in tidybert.json.
     label_values: by name, labels that a program gave and that are not texts.
+    read: of each part, how many rows were read, left out and moved, and what else was found.
     """
 
     name: str | None = None
     files: Mapping[str, Any] = field(default_factory=dict)
     reading: Mapping[str, Any] | None = None
     label_values: Mapping[str, Any] = field(default_factory=dict)
+    read: Mapping[str, Any] = field(default_factory=dict)
 
 
 def file_identity(path: str | Path) -> dict[str, Any]:

@@ -1,0 +1,167 @@
+"""What labelling tools export: spans over texts in one form with one check, and their files.
+
+Label Studio's JSON has ``data`` and ``annotations``; doccano's has [start, end, label]; brat has a
+.ann beside each .txt (https://brat.nlplab.org/standoff.html).  All become plain objects: the text,
+"entities" with spans, "label" with what was chosen.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from tidybert.errors import DataError
+from tidybert.files.folders import folder_names, read_text_file
+from tidybert.files.reading import ReadReport
+from tidybert.files.rows import Problem, Record, count_of, json_type, text_problem
+from tidybert.storage.json_objects import decoded
+
+SHOWN_TEXT: Final = 60
+# The keys that tools have for the same.
+_KEYS: Final = {
+    "start": ("start", "start_offset"),
+    "end": ("end", "end_offset"),
+    "label": ("label", "type", "labels"),
+    "text": ("text",),
+}
+
+
+class Span(msgspec.Struct, frozen=True):
+    """A part of a text, in characters, and its label; ``text``: that part, where the file says."""
+
+    start: int
+    end: int
+    label: str
+    text: str | None = None
+
+
+def short(text: str) -> str:
+    """A text as a message shows it."""
+    return repr(text if len(text) <= SHOWN_TEXT else text[: SHOWN_TEXT - 1] + "…")
+
+
+def nearest(part: str, start: int, text: str) -> int:
+    """Where ``text`` has ``part`` nearest to ``start``; -1 if nowhere."""
+    if start >= 0 and text.startswith(part, start):
+        return start
+    before = text.rfind(part, 0, max(start, 0) + len(part))
+    after = text.find(part, max(start, 0))
+    found = [at for at in (before, after) if at >= 0]
+    return min(found, key=lambda at: abs(at - start), default=-1)
+
+
+def span_in(text: str, mark: object, report: ReadReport) -> Span:
+    """A span as a tool gives it, taken where the text has what the span says that it covers.
+
+    Raises DataError without a place.
+    """
+    if isinstance(mark, list) and len(mark) == 3:
+        mark = dict(zip(("start", "end", "label"), mark, strict=True))
+    if not isinstance(mark, dict):
+        expected = '{"start": …, "end": …, "label": …} or [start, end, label] is expected'
+        raise DataError(f"{json_type(mark)} where {expected}")
+    values = {
+        ours: mark[name]
+        for ours, names in _KEYS.items()
+        if (name := next((one for one in names if one in mark), None)) is not None
+    }
+    labels = values.get("label")
+    if isinstance(labels, list):
+        if len(labels) != 1:
+            raise DataError(f"it has {count_of(len(labels), 'label')}; one is expected")
+        values["label"] = labels[0]
+    span = decoded(values, Span, "", error=DataError)
+    if problem := text_problem("label", span.label):
+        raise DataError(problem)
+    if not span.label.strip():
+        raise DataError("its label is empty")
+    start, end = span.start, span.end
+    if span.text and text[max(start, 0) : end].split() != span.text.split():
+        at = nearest(span.text, start, text)
+        if at < 0:
+            raise DataError(f"its text {short(span.text)} is not in the text")
+        report.moved.append(abs(at - start))
+        start, end = at, at + len(span.text)
+    if not 0 <= start < end <= len(text):
+        length = count_of(len(text), "character")
+        raise DataError(f"{start} to {end} is not a part of a text of {length}")
+    return Span(start, end, span.label.strip())
+
+
+def plain_record(number: int, record: dict[str, Any]) -> Record | Problem:
+    """An object of JSON; a task of Label Studio as the object that it says."""
+    data, annotations = record.get("data"), record.get("annotations")
+    if not isinstance(data, dict) or not isinstance(annotations, list):
+        return number, record
+    done = [one for one in annotations if isinstance(one, dict) and not one.get("was_cancelled")]
+    try:
+        found = [_label_studio_result(one.get("result")) for one in done]
+    except DataError as error:
+        return Problem(number, error.message)
+    if differing := next((one for one in found if one != found[0]), None):
+        return Problem(
+            number,
+            f"{len(found)} annotations that differ, {short(str(found[0]))} and "
+            f"{short(str(differing))}; keep one for each task",
+        )
+    return number, {**data, **(found[0] if found else {"entities": None, "label": None})}
+
+
+def _label_studio_result(result: object) -> dict[str, Any]:
+    """The spans and the choices of one annotation; choices of several questions by their names."""
+    if not isinstance(result, list):
+        raise DataError(f"'result' is {json_type(result)} where a list is expected")
+    spans: list[object] = []
+    chosen: dict[str, list[Any]] = {}
+    for each in result:
+        value = each.get("value") if isinstance(each, dict) else None
+        if isinstance(value, dict) and "labels" in value:
+            spans.append(
+                {key: value[key] for names in _KEYS.values() for key in names if key in value}
+            )
+        elif isinstance(value, dict) and isinstance(value.get("choices"), list):
+            chosen.setdefault(str(each.get("from_name")), []).extend(value["choices"])
+    spans.sort(key=str)
+    if len(chosen) > 1:
+        return {"entities": spans, **chosen}
+    return {"entities": spans, "label": next(iter(chosen.values()), None)}
+
+
+def brat_records(path: str, report: ReadReport) -> Iterator[Record | Problem]:
+    """The documents of a .ann file, or of a folder of them, each with the .txt beside it."""
+    paths = [Path(path)]
+    if paths[0].is_dir():
+        report.files = [name for name in folder_names(path) if name.endswith(".ann")]
+        paths = [Path(path, name) for name in report.files]
+    others = 0
+    for number, file in enumerate(paths, start=1):
+        try:
+            text = read_text_file(file.with_suffix(".txt"), report)
+            lines = read_text_file(file, report).split("\n")
+        except DataError as error:
+            yield Problem(number, error.message)
+            continue
+        marks: list[Mapping[str, object]] = []
+        problem = None
+        for at, line in enumerate(lines, start=1):
+            if not line.startswith("T"):
+                others += bool(line.strip())
+                continue
+            _, place, covered = [*line.rstrip("\r").split("\t", 2), "", ""][:3]
+            words = place.split()
+            if ";" in place:
+                problem = f"{file}:{at}: a span of several parts; a word has only one tag"
+            elif len(words) != 3 or not all(one.isdecimal() for one in words[1:]):
+                problem = f"{file}:{at}: expected a tab, a label, a start and an end"
+            else:
+                mark = {"label": words[0], "start": int(words[1]), "end": int(words[2])}
+                marks.append(mark | {"text": covered})
+        if problem:
+            yield Problem(number, problem)
+        else:
+            yield number, {"text": text, "entities": marks, "file": file.name}
+    if others:
+        report.notes.append(
+            f"{count_of(others, 'line')} of relations, events, attributes or notes not read"
+        )

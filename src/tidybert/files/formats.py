@@ -1,0 +1,333 @@
+"""The formats of files: a row of a table and a function each, from an open file to its rows.
+
+``FORMATS`` is the table, of the documentation too; ``FileFormats`` are those that one kind of
+examples reads, and ``source`` opens a file in its own.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from tidybert.errors import DataError, UsageError, param, suggestion
+from tidybert.files.annotations import brat_records, plain_record
+from tidybert.files.arrow_files import (
+    SPLITS_FILE,
+    STATE_FILE,
+    arrow_columns,
+    class_names,
+    parquet_columns,
+    with_names,
+)
+from tidybert.files.folders import folder_names, folder_records
+from tidybert.files.reading import ROLES, ReadOptions, ReadReport
+from tidybert.files.records import delimited_rows, header_records, json_records
+from tidybert.files.rows import Problem, Record
+from tidybert.files.sheets import WORKBOOKS, sheet_rows
+from tidybert.files.text_lines import Line, decoded_lines, open_bytes, utf16_mark
+from tidybert.storage.model_files import CONFIG_FILE
+
+LISTED_FILES: Final = 1000
+TABLE_FLAGS: Final = ("header", "delimiter", "quoting", "skip_rows", "sheet")
+"""The options that only rows of cells have a use for."""
+Shape = Literal["cells", "columns", "objects", "lines"]
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format of files.
+
+    Args:
+        what: such a file, in words.
+        suffixes: that say it.
+        shape: of what ``read`` gives: rows of cells, (names, rows of some columns), objects, lines.
+        read: gets the open file, or with ``by_path`` its path, and the report.
+        flags: the options about columns and cells that it has a use for.
+    """
+
+    what: str
+    suffixes: tuple[str, ...]
+    shape: Shape
+    read: Callable[[Any, ReadReport], Any]
+    flags: tuple[str, ...] = ROLES
+    by_path: bool = False
+
+
+def plain_lines(stream: Any, report: ReadReport) -> Iterator[Line]:
+    """The lines of a file."""
+    return decoded_lines(stream, report.options.codec(), report.path, report.guessed_encoding)
+
+
+def _objects(stream: Any, report: ReadReport) -> Iterator[Record | Problem]:
+    classes = class_names(report.path, report)
+    for row in json_records(stream, report.options, report):
+        if not isinstance(row, Problem):
+            row = plain_record(*row)
+        yield row if isinstance(row, Problem) else (row[0], with_names(row[1], classes))
+
+
+_TABLE: Final = (*ROLES, "header", "delimiter", "quoting", "skip_rows")
+FORMATS: Final[Mapping[str, FileFormat]] = {
+    "csv": FileFormat(
+        "cells between commas, or between what each row shows (Excel's semicolons)",
+        (".csv",), "cells", partial(delimited_rows, file_format="csv"), _TABLE,
+    ),
+    "tsv": FileFormat(
+        "cells between tabs; also Excel's Unicode text",
+        (".tsv",), "cells", partial(delimited_rows, file_format="tsv"), _TABLE,
+    ),
+    "sheet": FileFormat(
+        "a spreadsheet, with the extra `sheets`",
+        WORKBOOKS, "cells", sheet_rows, (*ROLES, "header", "skip_rows", "sheet"), by_path=True,
+    ),
+    "jsonl": FileFormat("one JSON object a line", (".jsonl", ".ndjson"), "objects", _objects),
+    "json": FileFormat(
+        "one JSON array or object of objects; pandas' `to_json()`; Label Studio's export",
+        (".json",), "objects", _objects,
+    ),
+    "parquet": FileFormat(
+        "Parquet", (".parquet",), "columns", parquet_columns, by_path=True
+    ),
+    "arrow": FileFormat(
+        "Feather, Arrow, or the folder that `save_to_disk` of datasets writes",
+        (".arrow", ".feather"), "columns", arrow_columns, by_path=True,
+    ),
+    "folder": FileFormat(
+        "a folder with a text a file, in a folder a class", (), "objects", folder_records,
+        by_path=True,
+    ),
+    "brat": FileFormat(
+        "brat's annotations beside the texts (`a.ann`, `a.txt`), or a folder of them",
+        (".ann",), "objects", brat_records, by_path=True,
+    ),
+    "text": FileFormat("one text a line", (".txt",), "lines", plain_lines, ()),
+    "label-text": FileFormat("a label, a space and a text a line", (), "lines", plain_lines, ()),
+}  # fmt: skip
+
+_ARCHIVES: Final = (".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
+_PAGES: Final = (".pdf", ".doc", ".docx", ".odt", ".rtf", ".html", ".htm")
+# What to do first with a file whose suffix says that it is not data, by its suffix.
+_FIRST: Final = {
+    ".numbers": "save the sheet as CSV",
+    ".spacy": 'save each doc as a line {"text": …, "entities": [{"start", "end", "label"}]}',
+    **dict.fromkeys(_ARCHIVES, "unpack it"),
+    **dict.fromkeys(_PAGES, "save its text as CSV, JSON lines or plain text"),
+}
+
+
+@dataclass(frozen=True)
+class FileFormats:
+    """The formats that files of ``content``, such as texts, come in.
+
+    Args:
+        names: of rows of FORMATS, or of ``own``.
+        own: formats of such files alone, or read in another way than others.
+        others: what a suffix says here alone.
+        listed: the names in words, where they need some.
+        refused: options that such files have no use for.
+        judge: tells the format of a file whose suffix does not, from its first bytes; None where
+            they do not.
+        every: judge all files that can be read as a stream, not only pipes.
+    """
+
+    content: str
+    names: tuple[str, ...]
+    own: Mapping[str, FileFormat] = field(default_factory=dict)
+    others: Mapping[str, str] = field(default_factory=dict)
+    listed: str = ""
+    refused: tuple[str, ...] = ()
+    judge: Callable[[bytes, ReadReport], tuple[str, str]] | None = None
+    every: bool = False
+
+    @cached_property
+    def rows(self) -> dict[str, FileFormat]:
+        """The table of these formats."""
+        return {name: self.own.get(name) or FORMATS[name] for name in self.names}
+
+    @cached_property
+    def suffixes(self) -> dict[str, str]:
+        """What a file's suffix says, .gz apart."""
+        found = {
+            suffix: name
+            for name, row in self.rows.items()
+            for suffix in row.suffixes
+            if row.by_path or not self.every
+        }
+        return {**found, **self.others}
+
+    def of(self, path: str, options: ReadOptions) -> str:
+        """The format that the options or the suffix give; "" where the content has to."""
+        if options.format is not None:
+            return options.format
+        if path == "-":
+            return ""
+        if Path(path).is_dir():
+            return self._of_folder(Path(path))
+        suffix = _suffix(path)
+        if suffix not in self.suffixes:
+            if Path(path).is_fifo():
+                return ""
+            if not Path(path).exists():
+                raise DataError(
+                    f"{path}: no such file; name one, or - to read {self.content} from standard "
+                    "input"
+                )
+            if suffix in _FIRST:
+                raise UsageError(f"{path}: {_FIRST[suffix]} first, and name that file")
+            if self.every:
+                return ""
+            raise UsageError(
+                f"{path}: the suffix {suffix!r} does not tell the format; {self.advice()}"
+            )
+        return self.suffixes[suffix]
+
+    def like(self, path: str, options: ReadOptions, trained: str) -> str | None:
+        """The format of a file beside one of the format ``trained``; None: its content decides.
+
+        The format of training is that of a file whose suffix says nothing.
+        """
+        if options.format is not None:
+            return options.format
+        suffix = _suffix(path)
+        if suffix in self.suffixes or suffix in (".txt", *_FIRST) or self.every:
+            return self.suffixes.get(suffix)
+        by_stream = trained in self.rows and not self.rows[trained].by_path
+        return trained if by_stream and Path(path).is_file() else None
+
+    def check(self, path: str, name: str | None) -> None:
+        """Raise UsageError for the name of another format; None passes."""
+        if name is not None and name not in self.names:
+            raise UsageError(
+                f"{path}: {param('format', name)}: {self.content} are read from {self._listed()}"
+                f"{suggestion(name, self.names)}"
+            )
+
+    def advice(self) -> str:
+        """Which formats can be given, as the end of a message."""
+        return f"give {param('format')}, one of {self._listed()}"
+
+    def _of_folder(self, folder: Path) -> str:
+        """The format of a folder; DataError for one in the place of a file."""
+        if (folder / CONFIG_FILE).is_file():
+            raise DataError(
+                f"{folder}: it is a folder; and it holds a model; name a file of {self.content}"
+            )
+        if "arrow" in self.names and any(
+            (folder / one).is_file() for one in (STATE_FILE, SPLITS_FILE)
+        ):
+            return "arrow"
+        names = [each.name for each in islice(folder.iterdir(), LISTED_FILES)]
+        if "brat" in self.names and any(_suffix(name) == ".ann" for name in names):
+            return "brat"
+        fitting = sorted(
+            name for name in names if _suffix(name) in self.suffixes and name[0] != "."
+        )
+        texts = [name for name in fitting if _suffix(name) == ".txt"]
+        if "folder" in self.names and (
+            any(folder_names(folder / one) for one in folder_names(folder, folders=True))
+            or (len(texts) > 1 and texts == fitting)
+        ):
+            return "folder"
+        like = f", such as {str(folder / fitting[0])!r}" if fitting else ""
+        raise DataError(f"{folder}: it is a folder; name a file in it{like}")
+
+    def _listed(self) -> str:
+        return self.listed or ", ".join(self.names)
+
+
+def _suffix(path: str) -> str:
+    return Path(Path(path).name.lower().removesuffix(".gz")).suffix
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows of a file or of memory, in their shape; ``names``: of columns that have some."""
+
+    shape: Shape
+    rows: Any
+    names: Sequence[str] = ()
+
+    def records(self, report: ReadReport) -> Iterator[Record | Problem]:
+        """The rows of any shape but lines as objects."""
+        if self.shape == "cells":
+            return header_records(self.rows, report)
+        found: Iterator[Record | Problem] = (
+            self.rows(self.names) if self.shape == "columns" else self.rows
+        )
+        return found
+
+
+@contextmanager
+def source(report: ReadReport, formats: FileFormats) -> Iterator[Source]:
+    """Open the report's file, or its rows in memory; notes the format that was judged."""
+    memory = report.memory
+    if memory is not None:
+        refuse_flags(report, *formats.refused)
+        if memory.names is None:
+            yield Source("objects", memory.records())
+        else:
+            yield Source("columns", memory.records, memory.names)
+        return
+    path = report.path
+    report.format = formats.of(path, report.options)
+    if report.format and formats.rows[report.format].by_path:
+        yield _opened(path, report, formats)
+        return
+    with open_bytes(path) as stream:
+        if not report.format and formats.judge is not None:
+            name, judged_by = formats.judge(stream.peek(1), report)
+            report.guess_format(name, judged_by)
+        is_open = report.format == "text" and report.options.format is None
+        if is_open and "tsv" in formats.names and (report.need_label or utf16_mark(stream)):
+            _judge_text(stream, report)
+        yield _opened(stream, report, formats)
+
+
+def _opened(opened: Any, report: ReadReport, formats: FileFormats) -> Source:
+    found = formats.rows[report.format]
+    of_format = [name for name in (*ROLES, *TABLE_FLAGS) if name not in found.flags]
+    refuse_flags(report, *formats.refused, *of_format)
+    if found.by_path and report.path == "-":
+        raise UsageError(
+            f"{param('format', report.format)} cannot be read from standard input; name a file"
+        )
+    if found.by_path and report.path.lower().endswith(".gz"):
+        raise UsageError(
+            f"{report.path}: {report.format} is compressed within; unpack this file first"
+        )
+    rows = found.read(opened, report)
+    return (
+        Source(found.shape, *reversed(rows))
+        if found.shape == "columns"
+        else Source(found.shape, rows)
+    )
+
+
+def _judge_text(stream: Any, report: ReadReport) -> None:
+    """Take a .txt for a table where each line has as many tabs as the first: so Excel saves it."""
+    head = stream.peek(1)
+    lines = head.decode(utf16_mark(stream) or report.options.codec(), "ignore").split("\n")
+    tabs = {line.count("\t") for line in lines[: max(len(lines) - 1, 1)]}
+    if len(lines) > 1 and len(tabs) == 1 and tabs != {0}:
+        report.format = "tsv"
+        report.shown["format"] = "tabs in each line"
+
+
+def refuse_file_options(options: ReadOptions, name: str) -> None:
+    """Raise UsageError for an option that rows in memory have no use for."""
+    for each in ("format", "encoding", *TABLE_FLAGS):
+        if getattr(options, each) != getattr(ReadOptions, each):
+            raise UsageError(f"{name}: {param(each)} is for files, and these data are in memory")
+
+
+def refuse_flags(report: ReadReport, *names: str) -> None:
+    """Raise UsageError where one of these is given, which the report's format has no use for."""
+    for name in names:
+        if getattr(report.options, name) != getattr(ReadOptions, name):
+            raise UsageError(
+                f"{report.path}: {param(name)} has no meaning for {param('format', report.format)}"
+                + (f"; is another {param('format')} meant?" if name in ROLES else "")
+            )

@@ -1,0 +1,129 @@
+"""predict --out answers.csv or .xlsx: the columns of the input, and the answers beside them."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import xlsxwriter
+from python_calamine import CalamineWorkbook
+
+from tidybert.cli.main import run as shell
+from tidybert.inference.predictor import Predictor
+from tidybert.tasks.answer import FoundEntity, Tagged
+
+
+def rows_of(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
+    content = path.read_bytes()
+    assert content.startswith(b"\xef\xbb\xbf")
+    text = io.StringIO(content.decode("utf-8-sig"), newline="")
+    return list(csv.DictReader(text, delimiter=delimiter))
+
+
+def test_a_csv_has_the_columns_of_the_input_and_the_delimiter(
+    tiny_run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    given, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    given.write_text('id;text;label\n7;"a red; ""x""\ncat";colour\n8;=1+2 dog;\n')
+
+    assert shell(["predict", str(tiny_run), str(given), "--out", str(out), "--top-k", "1"]) == 0
+
+    first, second = rows_of(out, ";")
+    assert list(first)[:5] == ["id", "text", "label", "predicted_label", "score"]
+    assert (first["id"], first["text"], first["label"]) == ("7", 'a red; "x"\ncat', "colour")
+    assert (second["text"], second["label"], second["truncated"]) == ("=1+2 dog", "", "false")
+    for row in (first, second):
+        (answer,) = Predictor(tiny_run).predict([row["text"]])
+        assert row["predicted_label"] == answer["label"]
+        assert float(row["score"]) == pytest.approx(answer["score"])
+    assert "read as csv with ';'" in capsys.readouterr().err
+
+
+def test_a_sheet_goes_back_as_a_sheet(tiny_run: Path, tmp_path: Path) -> None:
+    given, out, lines = tmp_path / "in.xlsx", tmp_path / "out.xlsx", tmp_path / "out.jsonl"
+    with xlsxwriter.Workbook(str(given)) as book:
+        sheet = book.add_worksheet()
+        for number, row in enumerate([["text", "day"], ["a red", 3], ["https://a.b cat", "é"]]):
+            sheet.write_row(number, 0, row)
+
+    for target in (out, lines):
+        assert shell(["predict", str(tiny_run), str(given), "--out", str(target)]) == 0
+
+    head, *rows = CalamineWorkbook.from_path(str(out)).get_sheet_by_index(0).to_python()
+    answers = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert head[:4] == ["text", "day", "label", "score"]
+    assert [row[:3] for row in rows] == [
+        ["a red", "3", answers[0]["label"]],
+        ["https://a.b cat", "é", answers[1]["label"]],
+    ]
+    assert [row[3] for row in rows] == [one["score"] for one in answers]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".xlsx"])
+def test_a_stopped_table_goes_on_with_the_same_bytes(
+    suffix: str, tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, whole, out = tmp_path / "in.jsonl", tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+    rows = [{"text": f"a red {n}", **({"n": [n]} if n % 2 else {"more": n})} for n in range(40)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["predict", str(tiny_run), str(file), "--out"]
+    assert shell([*command, str(whole)]) == 0
+    predictions = Predictor._predictions
+
+    def stop(self: Predictor, examples: list[Any]) -> Any:
+        if len(examples) == 16:
+            raise KeyboardInterrupt
+        return predictions(self, examples)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Predictor, "_predictions", stop)
+        assert shell([*command, str(out)]) == 130
+    assert shell([*command, str(out), "--resume"]) == 0
+
+    assert out.read_bytes() == whole.read_bytes()
+    if suffix == ".csv":
+        assert [(one["n"], one["more"]) for one in rows_of(out)[:2]] == [("", "0"), ("[1]", "")]
+
+
+def test_what_no_table_can_hold(tiny_run: Path, tmp_path: Path, capsys: Any) -> None:
+    file, out = tmp_path / "in.jsonl", tmp_path / "out.xlsx"
+    file.write_text(json.dumps({"text": "a " * 20_000}) + "\n")
+    command = ["predict", str(tiny_run), str(file), "--out"]
+
+    assert shell([*command, str(out)]) == 1
+    said = "example 1: 'text' has 40,000 characters, and a cell of Excel holds 32,767; name"
+    assert said in capsys.readouterr().err
+    assert not out.exists()
+    assert shell([*command, str(tmp_path / "out.csv")]) == 0
+
+
+def test_xlsx_needs_the_extra(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr("tidybert.inference.answer_sheets.find_spec", lambda name: None)
+
+    command = ["predict", str(tiny_run), "--input", "a red", "--out", str(tmp_path / "a.xlsx")]
+
+    assert shell(command) == 2
+    assert "pip install 'tidybert[sheets]'; or name a file that ends in .csv" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_text_that_is_in_no_file(tiny_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "a.csv"
+
+    assert shell(["predict", str(tiny_run), "--input", "a red", "--out", str(out)]) == 0
+
+    assert rows_of(out)[0]["text"] == "a red"
+
+
+def test_entities_are_one_cell() -> None:
+    found = FoundEntity(type="PER", text="Zoë", start=0, end=3, score=0.9)
+
+    assert Tagged(["Zoë", "is"], ["B-PER", "O"], [found, found]).row() == {
+        "tags": "B-PER O",
+        "entities": "Zoë (PER), Zoë (PER)",
+    }
