@@ -6,7 +6,7 @@ wherever it was done.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from tidybert.inference.answer_files import (
 )
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import Predictor
+from tidybert.inference.zero_shot import NamePredictor
 from tidybert.storage.part_file import Written, new_file
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.answer import Answered, LabelledAnswer
@@ -119,9 +120,12 @@ class PredictJob(TextJob):
     """Answers as JSON lines.
 
     top_k: keeps the scores of the likeliest classes alone.  official: one JSON object of ids and
-    answers, for SQuAD's script.
+    answers, for SQuAD's script.  labels, descriptions: classes that are known by their names, as
+    ``NamePredictor`` takes them.
     """
 
+    labels: Sequence[str] | None = None
+    descriptions: Mapping[str, str] | None = None
     top_k: int | None = None
     official: bool = False
     name: ClassVar = "predict"
@@ -134,9 +138,13 @@ class PredictJob(TextJob):
             return OFFICIAL
         return LINES if self.top_k is None else top_lines(self.top_k)
 
-    def load(self) -> Predictor:
+    def load(self) -> Predictor[Any]:
         """Raises UsageError too for a form of answers that the task does not have."""
-        opened: Predictor = Predictor(self.model, **self.options)
+        opened: Predictor[Any]
+        if self.labels is None and self.descriptions is None:
+            opened = Predictor(self.model, **self.options)
+        else:
+            opened = NamePredictor(self.model, self.labels, self.descriptions, **self.options)
         task = opened.task
         if self.official and task.answer is not Answered:
             raise UsageError(
@@ -159,15 +167,21 @@ class PredictJob(TextJob):
         return f"examples {opened.task.truncation}"
 
     def examples(self, opened: Predictor, source: str | Path, report: ReadReport) -> Iterator[Any]:
-        found: Iterator[Any] = opened.task.read(
-            source,
-            self.read,
-            need_label=False,
-            skip_bad_rows=self.skip_bad_rows,
-            report=report,
-            like=opened.reading,
-        )
-        return found
+        def read(report: ReadReport) -> Iterator[Any]:
+            found: Iterator[Any] = opened.task.read(
+                source,
+                self.read,
+                need_label=False,
+                skip_bad_rows=self.skip_bad_rows,
+                report=report,
+                like=opened.reading,
+            )
+            return found
+
+        if isinstance(opened, NamePredictor):
+            # Each line of a stream is answered before the next one is there.
+            opened.compare_with(() if source == "-" else read(ReadReport()))
+        return read(report)
 
     def write(
         self,
@@ -180,7 +194,9 @@ class PredictJob(TextJob):
         return write_answers(opened, texts, target, self.form, resume=resume, reporter=reporter)
 
     def settings(self) -> dict[str, Any]:
-        return {**super().settings(), "top_k": self.top_k}
+        names = {"labels": self.labels, "descriptions": self.descriptions}
+        given = {name: each for name, each in names.items() if each is not None}
+        return {**super().settings(), "top_k": self.top_k, **given}
 
 
 @dataclass(frozen=True, kw_only=True)
