@@ -53,6 +53,18 @@ class PairOptions(LongestLengthOption, OpeningOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class NamedClassesOptions(Options):
+    """Classes that are known by their names."""
+
+    labels: Any = option(None)
+    """``--labels NAME,NAME``: Classify by the names of these classes, without training; RUN is then
+    any MODEL."""
+    descriptions: Any = option(None)
+    """``--descriptions FILE``: For --labels, a file of labels and texts that say what each means;
+    without --labels its labels are the classes."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SentenceOptions(Options):
     """What a directory says of its vectors, unless an option does."""
 

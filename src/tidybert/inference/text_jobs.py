@@ -27,12 +27,13 @@ from tidybert.inference.answer_files import (
     write_answers,
     write_vectors,
 )
-from tidybert.inference.answer_sheets import TABLES, table_form
+from tidybert.inference.answer_sheets import TABLES, TableForm, table_form
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.language_model import TextScorer
 from tidybert.inference.passages import text_passages
 from tidybert.inference.predictor import Predictor
 from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
+from tidybert.inference.zero_shot import NamePredictor
 from tidybert.storage.part_file import Written, new_file
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.answer import Answered, LabelledAnswer
@@ -168,9 +169,12 @@ class PredictJob(AnswerJob):
     """A RUN's answers, as JSON lines or into a table.
 
     top_k: keeps the scores of the likeliest classes alone.  official: one JSON object of ids and
-    answers, for SQuAD's script.  out: a file whose suffix may be that of a table.
+    answers, for SQuAD's script.  out: a file whose suffix may be that of a table.  labels,
+    descriptions: classes that are known by their names, as ``NamePredictor`` takes them.
     """
 
+    labels: Sequence[str] | None = None
+    descriptions: Mapping[str, str] | None = None
     top_k: int | None = None
     official: bool = False
     out: Path | None = None
@@ -183,9 +187,13 @@ class PredictJob(AnswerJob):
             return OFFICIAL
         return LINES if self.top_k is None else top_lines(self.top_k)
 
-    def load(self) -> Predictor:
+    def load(self) -> Predictor[Any]:
         """Raises UsageError too for a form of answers that the task does not have."""
-        opened: Predictor = Predictor(self.model, **self.options)
+        opened: Predictor[Any]
+        if self.labels is None and self.descriptions is None:
+            opened = Predictor(self.model, **self.options)
+        else:
+            opened = NamePredictor(self.model, self.labels, self.descriptions, **self.options)
         task = opened.task
         if self.official and self.out is not None and self.out.suffix.lower() in TABLES:
             raise UsageError(f"{param('official_format')} writes JSON, and no {self.out.suffix}")
@@ -213,16 +221,23 @@ class PredictJob(AnswerJob):
         self._report[:] = [report]
         # A table has the columns of the input.
         keep = "all" if isinstance(self.form_of(opened), TableForm) else False
-        reader = opened.task.read.with_details(keep_columns=keep)
-        found: Iterator[Any] = reader(
-            source,
-            self.read,
-            need_label=False,
-            skip_bad_rows=self.skip_bad_rows,
-            report=report,
-            like=opened.reading,
-        )
-        return found
+
+        def read(report: ReadReport) -> Iterator[Any]:
+            reader = opened.task.read.with_details(keep_columns=keep)
+            found: Iterator[Any] = reader(
+                source,
+                self.read,
+                need_label=False,
+                skip_bad_rows=self.skip_bad_rows,
+                report=report,
+                like=opened.reading,
+            )
+            return found
+
+        if isinstance(opened, NamePredictor):
+            # Each line of a stream is answered before the next one is there.
+            opened.compare_with(() if source == "-" else read(ReadReport()))
+        return read(report)
 
     def chunks(self, opened: Predictor, texts: Iterable[Any], *, first: int = 1) -> Chunks:
         return opened.predict_chunks(texts, first=first)
@@ -237,7 +252,9 @@ class PredictJob(AnswerJob):
         return table_form(self.out, self.top_k, opened.task.shown, delimiter) or self.form
 
     def settings(self) -> dict[str, Any]:
-        return {**super().settings(), "top_k": self.top_k}
+        names = {"labels": self.labels, "descriptions": self.descriptions}
+        given = {name: each for name, each in names.items() if each is not None}
+        return {**super().settings(), "top_k": self.top_k, **given}
 
 
 @dataclass(frozen=True, kw_only=True)
