@@ -21,7 +21,7 @@ from benchmarks.harness import datasets
 JOBS = ("classifier", "frozen_layers", "tagger", "question_answerer", "pretrained")
 
 
-def main(parser: argparse.ArgumentParser) -> int:
+def fingerprints(parser: argparse.ArgumentParser) -> int:
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write.")
     parser.add_argument("--against", type=Path, help="An earlier file to compare with.")
     given = parser.parse_args()

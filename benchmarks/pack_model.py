@@ -18,7 +18,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from benchmarks.harness.script import markdown, show
+from benchmarks.harness.script import markdown, quiet_transformers, show
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.sentence_form import SentenceForm
@@ -116,11 +116,7 @@ def probe_logits(model: ModelDirectory) -> list[Tensor]:
 
 def transformers_logits(directory: Path) -> list[Tensor]:
     """The same by transformers, which must find every weight and no other."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    theirs, info = transformers.BertForPreTraining.from_pretrained(
+    theirs, info = quiet_transformers().BertForPreTraining.from_pretrained(
         directory, dtype=torch.float32, output_loading_info=True
     )
     for key in ("missing_keys", "unexpected_keys"):
@@ -194,7 +190,7 @@ def picture_name(directory: Path) -> str:
     return f"{directory.name}-curves.svg"
 
 
-def main(parser: argparse.ArgumentParser) -> None:
+def pack_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="RUN of tidybert pretrain")
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the packed model")
     parser.add_argument("--write", type=Path, help="page whose table is replaced")

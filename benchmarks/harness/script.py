@@ -18,7 +18,6 @@ from tidybert.files.rows import count_of
 from tidybert.system.cores import machine, versions
 
 SIDES: Final = ("ours", "transformers")
-FLASH_SIDE: Final = "transformers-flash"
 LOADER_WORKERS: Final = 4
 """Processes that make transformers' batches for a GPU; a CPU has no core to spare for them."""
 
@@ -117,16 +116,11 @@ def need(against: str, *packages: str) -> None:
         )
 
 
-def sides_against(against: str | None, device: str = "cpu") -> tuple[str, ...]:
+def sides_against(against: str | None) -> tuple[str, ...]:
     """Ours, and transformers where it is asked for; raises UsageError where it cannot run."""
     if against is None:
         return SIDES[:1]
     need(against, "transformers", "accelerate")
-    if against == FLASH_SIDE and (device == "cpu" or missing("flash-attn")):
-        raise UsageError(
-            f"{param('against', against)} needs {param('device', 'cuda')} and the package "
-            "flash-attn: install it, or compare with transformers"
-        )
     return SIDES
 
 
@@ -291,7 +285,6 @@ def show(lines: Sequence[str], page: Path | None, mark: str) -> None:
 
 
 # --- processes of their own
-
 
 ROOT: Final = Path(__file__).parents[2]
 

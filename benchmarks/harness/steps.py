@@ -236,7 +236,7 @@ def parse_training(
     parser: argparse.ArgumentParser, names: str, *, steps: int, least: int, what: str
 ) -> argparse.Namespace:
     """Add the flags of both trainings, and read the command line."""
-    script.add_against(parser, (*script.SIDES[1:], script.FLASH_SIDE))
+    script.add_against(parser)
     script.add_number(parser, "steps", steps, what, least)
     parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16")
     parser.add_argument("--dropout", type=float, help="on both sides; default the model's own")
@@ -249,7 +249,6 @@ def settings_of(given: argparse.Namespace) -> dict[str, Any]:
     """The settings of a work that these flags say."""
     return {
         **{name: getattr(given, name) for name in ("precision", "device", "threads")},
-        "attention": "flash_attention_2" if given.against == script.FLASH_SIDE else "sdpa",
         "profiled_steps": _PROFILED_STEPS * given.profiled,
     }
 

@@ -198,7 +198,7 @@ def frozen_features(_side: str, given: dict[str, Any]) -> dict[str, Any]:
     return {"metrics": counts.metrics(), "seconds": seconds}
 
 
-def main(parser: argparse.ArgumentParser) -> None:
+def compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("group", choices=datasets.GROUPS)
     jobs = datasets.JOBS
     parser.add_argument("--tasks", nargs="+", choices=jobs, help="default: all of the group")
@@ -337,7 +337,6 @@ def int8(parser: argparse.ArgumentParser) -> None:
 
 
 # --- students of fewer layers
-
 
 TEACHER, ALONE, TAUGHT, MORE = "teacher", "labels alone", "teacher too", "5,000 texts more"
 

@@ -212,7 +212,6 @@ def suggested_labels(parser: argparse.ArgumentParser) -> None:
 
 # --- few labels
 
-
 NUM_TEST: Final = 500
 SETS: Final = (
     "SST-2", "TREC", "BANKING77", "SMS spam", "tickets", "QNLI subset", "MRPC", "QQP subset",
@@ -250,7 +249,7 @@ class TransformersTrainer:
     """transformers' Trainer with its defaults, as an estimator."""
 
     def __init__(self, model: str | Path) -> None:
-        self.work = SimpleNamespace(model=model, attention="sdpa", max_seq_length=MAX_SEQ_LENGTH)
+        self.work = SimpleNamespace(model=model)
 
     def fit(self, texts: Sequence[Any], labels: Sequence[str]) -> None:
         import transformers
@@ -258,6 +257,7 @@ class TransformersTrainer:
         from benchmarks.speed.transformers_training import Texts
 
         self.side = Texts(Classification(sorted(set(labels))), self.work)
+        self.work.max_seq_length = min(128, self.side.model.config.max_position_embeddings)
         with tempfile.TemporaryDirectory() as folder:
             quiet: Any = {"report_to": [], "disable_tqdm": True, "save_strategy": "no"}
             transformers.Trainer(

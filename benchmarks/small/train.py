@@ -67,7 +67,7 @@ _WORD_EMBEDDINGS: Final = "embeddings.word_embeddings.weight"
 _COLUMNS: Final = ("vocabulary", "tokens a word", "words of one token", "[UNK]", "float16")
 
 
-def prepare(parser: argparse.ArgumentParser) -> None:
+def small_prepare(parser: argparse.ArgumentParser) -> None:
     """Make what tidybert-small begins from: a MODEL with a smaller vocabulary, and its corpus.
 
     FOLDER/start is minilm with its most frequent tokens alone, and FOLDER/corpus the text in those
@@ -167,7 +167,6 @@ def with_tokens(tokenizer: BertTokenizer, kept: Iterable[int]) -> BertTokenizer:
 
 
 # --- the sentences of a step
-
 
 _NUM_SENTENCES: Final = np.array((1, 1, 1, 2, 3))
 """A text is so many sentences of a document, each number as likely as the others."""
@@ -286,7 +285,6 @@ def masked_texts(rows: Rows, mask: int, numbers: np.random.Generator) -> MaskedR
 
 
 # --- the teacher
-
 
 Device = torch.device | str
 
@@ -517,7 +515,7 @@ _DEFAULTS: Final = {
 }  # fmt: skip
 
 
-def main(parser: argparse.ArgumentParser) -> None:
+def small_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="what small_prepare wrote")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="new RUN")
     parser.add_argument("--start", type=Path, help="MODEL to begin with; default FOLDER/start")

@@ -23,8 +23,8 @@ from markupsafe import Markup
 
 from benchmarks.harness import datasets, script
 from benchmarks.speed import servers
-from benchmarks.speed.http_load import HOST, OK, Load, request, sent
 from benchmarks.speed.infer import difference, save_classifier
+from benchmarks.speed.servers import HOST, OK, Load, request, sent
 from benchmarks.speed.training import max_seq_length_for
 from tidybert.catalog import find_model
 from tidybert.errors import UsageError
@@ -233,7 +233,6 @@ def answer_times(parser: argparse.ArgumentParser) -> None:
 
 
 # --- long loads
-
 
 PARTS: Final = 10
 SHARE_OF_CAPACITY: Final = 0.8

@@ -53,8 +53,6 @@ class FinetuneWork(datasets.Settings):
     """Do not train the embeddings and this many of the lowest layers."""
     precision: Precision = "float32"
     device: str = "cpu"
-    attention: str = "sdpa"
-    """transformers' attn_implementation."""
     profiled_steps: int = 0
     """The last steps, which run under the profiler and are not timed; ``max_steps`` counts them."""
     seed: int = 1
@@ -246,7 +244,7 @@ def finetune(parser: argparse.ArgumentParser) -> None:
     # A wrong argument is reported here, before a process would fail with a traceback.
     work.arguments()
     shown = "bfloat16" if is_mixed(given.precision, torch.device(given.device)) else "float32"
-    sides = script.sides_against(given.against, given.device)
+    sides = script.sides_against(given.against)
     settings = {"num_steps": given.steps, "rounds": given.rounds, "dropout": given.dropout}
     result = bench_finetuning(work, sides=sides, **settings)
     title = f"Fine-tuning: {given.steps} steps of {work.train_batch_size} texts of {job}"
@@ -254,7 +252,6 @@ def finetune(parser: argparse.ArgumentParser) -> None:
 
 
 # --- pre-training
-
 
 _CORPUS_LINES: Final = 8000
 # Padded rows at once on a GPU, as many as ours: all logits of a whole step would not fit.
@@ -281,8 +278,6 @@ class PretrainWork:
     micro_batch: int | str | None = None
     """As pretrain takes it; the other side divides a step into parts only on a GPU."""
     precision: Precision = "auto"
-    attention: str = "sdpa"
-    """transformers' attn_implementation."""
     profiled_steps: int = 0
     """Further steps, which run under the profiler and are not timed."""
 
@@ -374,7 +369,7 @@ def train_theirs(work: PretrainWork, instances: Any, batches: Sequence[Any]) -> 
     # On CUDA, sdpa is the memory-efficient kernel: PyTorch's flash attention takes no mask.
     settings = {
         **work.config(corpus).to_dict(),
-        "attn_implementation": work.attention,
+        "attn_implementation": "sdpa",
         "hidden_dropout_prob": work.dropout,
         "attention_probs_dropout_prob": work.dropout,
     }
@@ -437,7 +432,7 @@ def pretrain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compile", action="store_true", help="torch.compile on both sides")
     what = "the first 3 do not count"
     given = steps.parse_training(parser, "", steps=20, least=4, what=what)
-    sides = script.sides_against(given.against, given.device)
+    sides = script.sides_against(given.against)
     with tempfile.TemporaryDirectory() as folder:
         source = given.data
         if source is None:

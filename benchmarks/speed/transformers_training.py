@@ -104,7 +104,7 @@ class TaskSide:
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
         # Other models have their number of logits.
         given = {"num_labels": len(self.names) or 1} if "Classification" in self.kind else {}
-        self.model = auto.from_pretrained(directory, attn_implementation=work.attention, **given)
+        self.model = auto.from_pretrained(directory, attn_implementation="sdpa", **given)
         self.model.config.problem_type = task.problem_type
         self.collate = self.collator(self.tokenizer)
 

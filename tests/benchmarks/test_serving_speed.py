@@ -14,15 +14,19 @@ import pytest
 
 from benchmarks.harness import datasets
 from benchmarks.speed import http_load, serve, servers
-from benchmarks.speed.http_load import (
+from benchmarks.speed.servers import (
     HOST,
     Asked,
     Load,
+    Running,
+    Side,
+    cut_text,
+    other_side,
+    our_side,
     run_in_batches,
     run_load,
     run_singly,
 )
-from benchmarks.speed.servers import Running, Side, cut_text, other_side, our_side
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.tokenization import BertTokenizer
 
