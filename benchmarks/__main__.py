@@ -13,11 +13,9 @@ from tidybert.errors import TidyBertError, in_shell
 
 _NAMES: Final = {
     "Speed, beside transformers": {
-        "speed.infer": "tokenize infer engines",
-        "speed.training": "finetune pretrain",
+        "speed.infer": "tokenize infer engines", "speed.training": "finetune pretrain",
         "speed.serve": "serve answer_times serving_soak serving_trouble",
-        "speed.vectors": "vectors encode search cluster",
-        "speed.cuda": "cuda",
+        "speed.vectors": "vectors encode search cluster", "speed.cuda": "cuda",
     },
     "Scores": {
         "scores.compare": "compare own_model int8 padding distill",
@@ -26,7 +24,7 @@ _NAMES: Final = {
     },
     "tidybert-small": {"small.train": "small_prepare small_train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},
-}
+}  # fmt: skip
 SCRIPTS: Final = {
     kind: {name: module for module, names in modules.items() for name in names.split()}
     for kind, modules in _NAMES.items()

@@ -76,11 +76,9 @@ def pack(run: Path, directory: Path) -> dict[str, Any]:
             shutil.copytree(made, partial, dirs_exist_ok=True)
     return {
         "num_parameters": sum(tensor.numel() for tensor in rounded.values()),
-        "num_bytes": num_bytes,
-        "sha256": file_sha256(directory / WEIGHTS_FILE),
-        "difference": mine,
+        "num_bytes": num_bytes, "sha256": file_sha256(directory / WEIGHTS_FILE), "difference": mine,
         "difference_in_transformers": theirs,
-    }
+    }  # fmt: skip
 
 
 def sentence_form(metadata: ModelMetadata) -> SentenceForm | None:

@@ -49,11 +49,9 @@ from tidybert.training.training_arguments import TrainingArguments
 DEFAULTS: Final = "defaults"
 FROZEN: Final = "frozen"
 NAMES: Final = {
-    DEFAULTS: "tidybert at its defaults",
-    "ours": "tidybert",
-    "transformers": "transformers",
+    DEFAULTS: "tidybert at its defaults", "ours": "tidybert", "transformers": "transformers",
     FROZEN: "frozen features",
-}
+}  # fmt: skip
 """The sides in the order of the table, and their headings."""
 
 
@@ -276,11 +274,9 @@ def own_model(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("--tasks", nargs="+", default=list(SETTINGS), choices=SETTINGS)
     given = script.parse(
-        parser,
-        "model out write seeds max-steps",
-        model="tidybert-small",
+        parser, "model out write seeds max-steps", model="tidybert-small",
         out=Path("own_model.jsonl"),
-    )
+    )  # fmt: skip
 
     def measured(model: str, name: str, seed: int) -> dict[str, Any]:
         changes = {"seed": seed, "max_steps": given.max_steps, **SETTINGS[name]}

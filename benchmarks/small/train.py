@@ -277,11 +277,9 @@ def masked_texts(rows: Rows, mask: int, numbers: np.random.Generator) -> MaskedR
         first += length
     positions = torch.from_numpy(np.concatenate(chosen))
     return MaskedRows(
-        replace(rows, input_ids=rows.input_ids.index_fill(0, positions, mask)),
-        positions,
-        rows.input_ids[positions].long(),
-        torch.full((rows.num_sequences,), IGNORED),
-    )
+        replace(rows, input_ids=rows.input_ids.index_fill(0, positions, mask)), positions,
+        rows.input_ids[positions].long(), torch.full((rows.num_sequences,), IGNORED),
+    )  # fmt: skip
 
 
 # --- the teacher
@@ -340,11 +338,9 @@ def with_masks(batch: MaskedRows, is_kept: Tensor) -> MaskedRows:
     rows, positions, labels = batch.rows, batch.masked_lm_positions, batch.masked_lm_labels
     ids = rows.input_ids.index_copy(0, positions[~is_kept], labels[~is_kept])
     return replace(
-        batch,
-        rows=replace(rows, input_ids=ids),
-        masked_lm_positions=positions[is_kept],
+        batch, rows=replace(rows, input_ids=ids), masked_lm_positions=positions[is_kept],
         masked_lm_labels=labels[is_kept],
-    )
+    )  # fmt: skip
 
 
 def fewer_masks(batch: MaskedRows, share: float, numbers: np.random.Generator) -> MaskedRows:

@@ -589,11 +589,9 @@ def _reference(tokenizer: BertTokenizer) -> Any:
     pieces = models.WordPiece(vocab=ids, unk_token=UNK_TOKEN, max_input_chars_per_word=100)
     reference = Tokenizer(pieces)
     reference.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=tokenizer.tokenize_chinese_chars,
-        strip_accents=tokenizer.strip_accents,
-        lowercase=tokenizer.do_lower_case,
-    )
+        clean_text=True, handle_chinese_chars=tokenizer.tokenize_chinese_chars,
+        strip_accents=tokenizer.strip_accents, lowercase=tokenizer.do_lower_case,
+    )  # fmt: skip
     reference.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return reference
 

@@ -162,14 +162,12 @@ def run_load(_side: str, given: dict[str, Any]) -> dict[str, Any]:
         places = {name: math.ceil(share * len(each)) - 1 for name, share in _TIMES.items()}
         times[str(status)] = {name: 1e3 * sorted(each)[place] for name, place in places.items()}
     return {
-        "seconds": seconds,
-        "requests_per_second": load.requests / seconds,
+        "seconds": seconds, "requests_per_second": load.requests / seconds,
         "statuses": {str(each): len(found) for each, found in sorted(sending.seconds.items())},
-        "times": times,
-        "answers": [sending.answers[number] for number in sorted(sending.answers)],
+        "times": times, "answers": [sending.answers[number] for number in sorted(sending.answers)],
         "again": {str(status): count for status, count in sorted(sending.again.items())},
         "share_of_a_core": busy / seconds,
-    }
+    }  # fmt: skip
 
 
 def request(path: str, port: int, body: bytes) -> bytes:

@@ -330,13 +330,11 @@ def measure_pretraining(side: str, given: dict[str, Any]) -> dict[str, Any]:
     peak = peak_flops(device, mixed=is_mixed(work.precision, device))
     per_token = flops_per_token(work.config(instances.corpus), work.max_seq_length, share)
     return {
-        **result,
-        "step_counts": counts,
+        **result, "step_counts": counts,
         "share_of_padding": 1 - sum(counts) / (sum(map(len, batches)) * work.max_seq_length),
-        "instances_per_second": sum(counts) / seconds,
-        "peak_rate": peak and peak / per_token,
+        "instances_per_second": sum(counts) / seconds, "peak_rate": peak and peak / per_token,
         "threads": torch.get_num_threads(),
-    }
+    }  # fmt: skip
 
 
 def train_ours(work: PretrainWork) -> dict[str, Any]:
@@ -368,11 +366,9 @@ def train_theirs(work: PretrainWork, instances: Any, batches: Sequence[Any]) -> 
     tokenizer = transformers.AutoTokenizer.from_pretrained(corpus.directory)
     # On CUDA, sdpa is the memory-efficient kernel: PyTorch's flash attention takes no mask.
     settings = {
-        **work.config(corpus).to_dict(),
-        "attn_implementation": "sdpa",
-        "hidden_dropout_prob": work.dropout,
-        "attention_probs_dropout_prob": work.dropout,
-    }
+        **work.config(corpus).to_dict(), "attn_implementation": "sdpa",
+        "hidden_dropout_prob": work.dropout, "attention_probs_dropout_prob": work.dropout,
+    }  # fmt: skip
     model = transformers.BertForPreTraining(transformers.BertConfig(**settings))
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     dataset: list[dict[str, Any]] = []
