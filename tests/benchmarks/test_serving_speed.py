@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import datasets
-from benchmarks.speed import http_load, serve, servers
+from benchmarks.speed import serve, servers
 from benchmarks.speed.servers import (
     HOST,
     Asked,
@@ -340,7 +340,7 @@ def test_what_fails_in_a_soak() -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 @pytest.mark.usefixtures("in_process")
 def test_a_short_soak(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert serve.sent is http_load.sent
+    assert serve.sent is servers.sent
     monkeypatch.setattr(serve, "PARTS", 2)
     monkeypatch.setattr(serve, "CONNECTIONS", 20)
     monkeypatch.setattr(datasets, "mixed_texts", lambda: ("texts", ["the cat", "a red hen"]))
