@@ -29,16 +29,12 @@ SCRIPTS: Final = {
     kind: {name: module for module, names in modules.items() for name in names.split()}
     for kind, modules in _NAMES.items()
 }
-"""By kind and by name the module whose function of that name takes a parser.
-
-Its help is the docstring of the function, or that of the module.
-"""
+"""By kind and by name the module whose function of that name takes a parser."""
 EVERYWHERE: Final = """\
 Sides take turns, and a side that trains or answers is a process of its own.  Each line of --out is
 a measurement: a stopped script goes on from there.  Public data is read from TIDYBERT_DATA, or
 ../shared/data; without it texts to time are the bundled tickets.
 """
-"""What holds for every script."""
 
 
 def first_line(name: str, module: str) -> str:

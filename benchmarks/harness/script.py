@@ -26,8 +26,6 @@ Found = TypeVar("Found")
 
 
 # --- the command line
-
-
 def at_least(least: int) -> Callable[[str], int]:
     """The type of a flag with a whole number that is no less."""
 
@@ -57,7 +55,6 @@ _FLAGS: Final[Mapping[str, Mapping[str, Any]]] = {
         "help": "show the operations that take the most time; a CPU needs --threads 1",
     },
 }
-"""Each flag that several scripts take."""
 
 
 def parse(parser: argparse.ArgumentParser, names: str, **defaults: Any) -> argparse.Namespace:
@@ -77,13 +74,11 @@ def add_number(
     what: str = "",
     least: int = 1,
 ) -> None:
-    """Add a flag with a whole number."""
     said = what if default is None else f"{what} (default {default})".strip()
     parser.add_argument(f"--{name}", type=at_least(least), default=default, help=said)
 
 
 def add_against(parser: argparse.ArgumentParser, others: Sequence[str] = SIDES[1:]) -> None:
-    """--against, the other side."""
     parser.add_argument("--against", choices=others, help="time this side too, in turn")
 
 
@@ -134,8 +129,6 @@ def quiet_transformers() -> Any:
 
 
 # --- sides in turn
-
-
 def in_turn(sides: Sequence[str], number: int) -> Sequence[str]:
     """The order of the sides in a round: the first side begins even rounds and ends odd ones."""
     return sides if number % 2 == 0 else sides[::-1]
@@ -184,7 +177,6 @@ def record() -> dict[str, Any]:
 
 
 def note(line: str) -> None:
-    """Print a line about the course on stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -208,13 +200,10 @@ class Results:
         print(*key.values(), json.dumps(short), flush=True)
 
     def where(self, **key: Any) -> list[Line]:
-        """The lines with these values."""
         return [line for line in self.lines if key.items() <= line.items()]
 
 
 # --- tables
-
-
 def print_speed(
     given: argparse.Namespace,
     title: str,
@@ -258,7 +247,6 @@ def figure(number: float) -> str:
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table."""
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows)]
 
@@ -295,10 +283,7 @@ def run_apart(
     work: Mapping[str, Any],
     threads: int | None,
 ) -> dict[str, Any]:
-    """What a module's function returns for (side, work) in another process, and "peak_mib".
-
-    Where the work's "device" is a GPU, the process sees only that one, as "cuda".
-    """
+    """What a module's function returns in another process, which sees one GPU, and "peak_mib"."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     # A waiting thread that spins takes the core from the thread that it waits for.
     environment = {"OMP_WAIT_POLICY": "passive", **os.environ, "PYTHONPATH": path}

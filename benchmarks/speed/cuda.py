@@ -58,7 +58,6 @@ class Outcome:
 
 
 def last_line(output: str) -> str:
-    """The last line that is not blank."""
     return next((line for line in reversed(output.splitlines()) if line.strip()), "")
 
 
@@ -206,8 +205,6 @@ def cuda(parser: argparse.ArgumentParser) -> int:
 
 
 # --- the steps that are no speed
-
-
 def prepare(given: argparse.Namespace) -> str:
     """FOLDER/corpus, FOLDER/model and FOLDER/texts.txt."""
     tokens = list(BertTokenizer.from_pretrained("tidybert-small").vocabulary.tokens)

@@ -1,10 +1,9 @@
 """Time texts to logits, by a classifier on MODEL, and texts to ids.
 
-transformers, ONNX Runtime and OpenVINO run batches of 32 texts that transformers' tokenizer pads to
-the longest.  The last two run transformers' model, exported to ONNX.  In int8 ONNX Runtime's own
-``quantize_dynamic`` rounds weights with a scale a channel; it rounds activations with one scale a
-batch, and OpenVINO computes that model too.  sentence-transformers makes vectors of [CLS], which go
-through the classifier's last layers here.
+transformers, ONNX Runtime and OpenVINO run batches of 32 texts, padded to the longest; the last two
+run transformers' model, exported to ONNX.  In int8 both run what ``quantize_dynamic`` makes, with a
+scale a channel of weights and one a batch of activations.  sentence-transformers makes vectors of
+[CLS], which go through the classifier's last layers here.
 """
 
 import argparse
@@ -259,8 +258,6 @@ _ENGINE_SIDES: Final = (
 
 
 # --- a side in a process of its own
-
-
 def measured(side: str, work: dict[str, Any]) -> dict[str, Any]:
     """Open a side in this process, and time its groups of texts and the lone ones."""
     texts = json.loads(Path(work["files"]).read_text())
@@ -307,8 +304,7 @@ def bench_sides(
 ) -> dict[str, Any]:
     """What ``take_rounds`` finds of the sides, each of them in a process of its own.
 
-    GROUP_in_order and GROUP_by_length are texts a second, ms_of_N_tokens_p50 and _p99 of one text.
-    ``found`` is what each side returned in its last round; ``lengths`` are of the first group.
+    GROUP_in_order and GROUP_by_length are texts a second; ``lengths`` are of the first group.
     """
     tokenizer, task = BertTokenizer.from_pretrained(directory), Classification(["0", "1"])
     texts: dict[str, Any] = {"groups": {}}
@@ -371,15 +367,10 @@ def sizes_of(medians: Mapping[str, Mapping[str, float]]) -> list[int]:
 
 
 # --- two sides
-
-
 def bench_inference(
     examples: Sequence[TextExample], sides: Sequence[str], given: argparse.Namespace
 ) -> dict[str, Any]:
-    """What ``bench_sides`` finds of the group "texts_per_second", and each side's ``mfu``.
-
-    Raises TidyBertError where the sides' logits in float32 differ.
-    """
+    """What ``bench_sides`` finds; TidyBertError where the sides' logits differ in float32."""
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "model"
         save_classifier(given.model, directory, given.max_seq_length)
@@ -407,10 +398,7 @@ def bench_inference(
 
 
 def difference(what: str, answers: Sequence[Any], most: float) -> float | None:
-    """The largest difference between two sides' answers; None for one side.
-
-    Raises TidyBertError where it is above ``most``, because they have not done the same work.
-    """
+    """The largest difference between two sides' answers, at most ``most``; None for one side."""
     if len(answers) < 2:
         return None
     largest = float(np.abs(np.subtract(*answers)).max())
@@ -426,11 +414,10 @@ def difference(what: str, answers: Sequence[Any], most: float) -> float | None:
 def infer(parser: argparse.ArgumentParser) -> None:
     """Time texts to logits, by a classifier with random weights on MODEL.
 
-    The other side runs batches of 32 texts, padded to the longest, once in the file's order and
-    once sorted by length, which leaves almost nothing to pad.  Then texts of 16, 62 and 128 tokens
-    come one at a time.  Both sides open one directory, and --precision int8 is for both.  On a GPU,
-    processes tokenise transformers' batches, which go over from pinned memory.  Times end when the
-    logits are in the host's memory.
+    The other side runs batches of 32 texts, once in the file's order and once sorted by length,
+    which leaves almost nothing to pad.  Then texts of 16, 62 and 128 tokens come one at a time.
+    --precision int8 is for both.  On a GPU, processes tokenise transformers' batches, which go over
+    from pinned memory.  Times end when the logits are in the host's memory.
     """
     script.add_against(parser, (*script.SIDES[1:], *ENGINES, SENTENCES))
     flags = "model rounds json device threads profile texts max-seq-length"
@@ -503,8 +490,7 @@ def engines(parser: argparse.ArgumentParser) -> None:
 
     The classifier is MODEL, trained on the first texts of SST-2 (--train 0: not trained, and not
     scored).  Each side answers SST-2's dev part and 300 texts of 128 tokens of Wikipedia, in the
-    file's order and sorted by length; then texts of 16, 62 and 128 tokens one at a time.  A side
-    that is not installed is left out, and a line says so.
+    file's order and sorted by length; then texts of 16, 62 and 128 tokens one at a time.
     """
     every = list(_ENGINE_SIDES)
     parser.add_argument("--sides", nargs="+", choices=every, default=every, metavar="SIDE")
@@ -537,7 +523,6 @@ def engines(parser: argparse.ArgumentParser) -> None:
 
 
 # --- texts to ids
-
 
 STATES: Final = ("cold", "running", "warm")
 _TIMED_SHARE: Final = 4

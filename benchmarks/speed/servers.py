@@ -1,8 +1,7 @@
 """The servers that are timed, and the load on them, each in a process of its own.
 
 A client sends its next request when its answer is there.  With ``rate`` requests are due at fixed
-times instead, whether or not earlier ones were answered, and a time counts from when its request
-was due.  The requests are bounded in number and time, and go to this machine only.
+times, and a time counts from when its request was due.  All goes to this machine only.
 """
 
 import asyncio
@@ -54,7 +53,6 @@ class Load:
     kept: int = 0
     """Return the answers to this many requests, from the first on."""
     limit_s: float = 300.0
-    """Fail after this many seconds."""
     tries: int = 1
     """How often a request is sent at most where it is lost, or the server has no room for it."""
 
@@ -131,7 +129,6 @@ class _Client:
             self._streams = None
 
     async def ask(self, body: bytes) -> tuple[int, bytes]:
-        """The status and the content of an answer."""
         reader, writer = await self.connect()
         writer.write(request(self._load.path, self._load.port, body))
         lines = (await reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
@@ -143,11 +140,7 @@ class _Client:
 
 
 def run_load(_side: str, given: dict[str, Any]) -> dict[str, Any]:
-    """Send the requests of a Load; raises TidyBertError where they take longer than ``limit_s``.
-
-    "times" are those that a share of the requests did not exceed, "again" counts what was sent
-    again by the status before, "share_of_a_core" is this process's own.
-    """
+    """Send the requests of a Load, and tell answers, statuses and the times of _TIMES."""
     load = Load(**given)
     sending = _Sending(load)
     try:
@@ -171,7 +164,6 @@ def run_load(_side: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def request(path: str, port: int, body: bytes) -> bytes:
-    """A whole request."""
     head = f"POST {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nContent-Type: application/json\r\n"
     return b"%sContent-Length: %d\r\n\r\n%s" % (head.encode(), len(body), body)
 
@@ -244,11 +236,9 @@ if __name__ == "__main__":
 
 # --- the servers: how to start, ask and read each of them
 
-
 TRANSFORMERS: Final = "transformers"
 INFINITY: Final = "infinity"
 OTHERS: Final = (TRANSFORMERS, BATCHING, INFINITY)
-"""Sides that ``--against`` names."""
 _START_S: Final = 120.0
 _STOP_S: Final = 20.0
 
@@ -332,10 +322,7 @@ def _probability(found: Mapping[str, Any]) -> list[float]:
 
 @contextmanager
 def running(side: Side, text: str, threads: int | None) -> Iterator[Running]:
-    """Start a server, wait for its first answer to ``text``, and stop it after the block.
-
-    Raises TidyBertError where it ends or does not answer within two minutes.
-    """
+    """Start a server, wait for its first answer at most two minutes; stop it after the block."""
     with socket.socket() as found:
         found.bind((HOST, 0))
         port: int = found.getsockname()[1]
@@ -384,8 +371,6 @@ def _answers(port: int, path: str, body: str) -> bool:
 
 
 # --- what is sent
-
-
 def write_bodies(side: Side, texts: Sequence[str], path: Path) -> str:
     """Write a side's request for each text, a line each; returns the path."""
     path.write_text("".join(f"{json.dumps(side.body(text))}\n" for text in texts))

@@ -64,7 +64,6 @@ class FinetuneWork(datasets.Settings):
 
     @property
     def task(self) -> str:
-        """TASK."""
         return datasets.JOBS[self.job].task
 
     def read(self) -> tuple[Any, list[Any], list[Any]]:
@@ -164,8 +163,6 @@ def with_dropout(work: FinetuneWork, rate: float | None) -> Iterator[FinetuneWor
 
 
 # --- a side in a process of its own
-
-
 def measure(side: str, given: dict[str, Any]) -> dict[str, Any]:
     """Train and score: what ``time_steps`` takes, "metrics" and "seconds" (of training only)."""
     work = FinetuneWork(**given)
@@ -196,8 +193,6 @@ def _train_ours(work: FinetuneWork) -> dict[str, Any]:
 
 
 # --- a speed
-
-
 def bench_finetuning(
     work: FinetuneWork,
     *,
@@ -206,10 +201,7 @@ def bench_finetuning(
     rounds: int = 3,
     dropout: float | None = None,
 ) -> dict[str, Any]:
-    """What ``time_steps`` finds in so many steps of the work after a warm-up; nothing is scored.
-
-    With frozen layers it times the second epoch, which has as many.
-    """
+    """``time_steps`` of so many steps after a warm-up; of a second epoch with frozen layers."""
     untimed = steps.UNTIMED_STEPS if work.device == "cpu" else steps.MOST_WARM_UP_STEPS
     if work.freeze_layers:
         # The first epoch computes the states that later epochs reuse.

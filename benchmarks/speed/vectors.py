@@ -111,8 +111,6 @@ def score(model: str | Path, data: str, max_seq_length: int) -> float:
 
 
 # --- training
-
-
 def train(side: str, work: dict[str, Any]) -> dict[str, float]:
     """Train on one side, save into work["out"], and return the seconds of the training."""
     torch.set_num_threads(work["threads"])
@@ -352,11 +350,10 @@ def recalls(model: str) -> dict[str, float]:
 def search(parser: argparse.ArgumentParser) -> None:
     """Time exact search over random vectors, and indexing beside embedding.
 
-    Without --texts and --recall it times ``top_k`` for one query and for 32, of each type, with
-    what the machine reads and multiplies beside.  Processor time, divided by the threads, is what a
-    search would take on cores of its own.  --texts indexes so many lines of Wikipedia and embeds
-    the same into a file, in turn.  --recall counts how many of the ten nearest texts of BANKING77
-    each type still finds.
+    It times ``top_k`` for one query and for 32, of each type, with what the machine reads and
+    multiplies beside.  Processor time is divided by the threads.  --texts indexes so many lines of
+    Wikipedia and embeds the same into a file, in turn.  --recall counts how many of the ten nearest
+    texts of BANKING77 each type still finds.
     """
     script.add_number(parser, "vectors", 1_000_000, "random vectors")
     script.add_number(parser, "texts", None, "time indexing so many texts")
@@ -382,8 +379,6 @@ def search(parser: argparse.ArgumentParser) -> None:
 
 
 # --- many files on a cluster
-
-
 @contextmanager
 def folder_of(contents: Sequence[str], suffix: str) -> Iterator[Path]:
     """A folder whose folder "in" has these files."""
@@ -411,8 +406,11 @@ def bench_embedding(given: argparse.Namespace) -> dict[str, Any]:
             if num_rows and first is None:
                 first = time.perf_counter(), num_rows
             is_ray = side == "local Ray"
-            mib = largest_worker() if is_ray else script.memory_mib(field="VmRSS")
-            most_mib = max(most_mib, mib)
+            for path in Path("/proc").glob(f"{'[0-9]*' if is_ray else 'self'}/cmdline"):
+                # A process may end meanwhile.
+                with suppress(OSError):
+                    if not is_ray or b"_RayWorker" in path.read_bytes():
+                        most_mib = max(most_mib, script.memory_mib(path.parent.name, "VmRSS"))
 
         with tempfile.TemporaryDirectory(dir=root) as out:
             if side == "one process":
@@ -435,16 +433,6 @@ def bench_embedding(given: argparse.Namespace) -> dict[str, Any]:
         files = input_files(str(root / "in"), SUFFIXES)
         # The ratio is the first side's to the second.
         return script.take_rounds(("local Ray", "one process"), given.rounds, measure)
-
-
-def largest_worker() -> float:
-    """Resident MiB of the largest process of Ray that works on files."""
-    found = [0.0]
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            if b"_RayWorker" in path.read_bytes():
-                found.append(script.memory_mib(path.parent.name, "VmRSS"))
-    return max(found)
 
 
 def bench_corpus(given: argparse.Namespace) -> dict[str, Any]:
@@ -474,11 +462,9 @@ def bench_corpus(given: argparse.Namespace) -> dict[str, Any]:
 def cluster(parser: argparse.ArgumentParser) -> None:
     """Time a job over many files on a local Ray beside one process.
 
-    The first embeds lines of Wikipedia: one process with a thread a core, and a job with a worker a
-    core, in turn.  Rates begin with the first rows, so they leave out Ray's start and the loading.
-    With --characters texts are cut, and come again where Wikipedia has fewer.  --corpus runs
-    build-corpus on the data folder's Wikipedia, with a process a core and on Ray, from its start to
-    its end, and compares the shards.
+    The first embeds lines of Wikipedia; rates begin with the first rows, so they leave out Ray's
+    start and the loading.  With --characters texts are cut, and come again where Wikipedia has
+    fewer.  --corpus runs build-corpus on the data folder's Wikipedia, from its start to its end.
     """
     script.add_number(parser, "texts", 20_000, "to embed", least=10)
     script.add_number(parser, "files", 10, "to spread them over")
