@@ -11,57 +11,41 @@ from typing import Final
 # The package sets how threads wait, which only counts before PyTorch is loaded.
 from tidybert.errors import TidyBertError, in_shell
 
-SCRIPTS: Final = {
+_NAMES: Final = {
     "Speed, beside transformers": {
-        "tokenize": "speed.tokenize", "infer": "speed.infer:infer",
-        "engines": "speed.infer:engines", "serve": "speed.serve:serve",
-        "finetune": "speed.training:finetune", "pretrain": "speed.training:pretrain",
-        "serving_soak": "speed.serve:serving_soak",
-        "serving_trouble": "speed.serve:serving_trouble",
-        "answer_times": "speed.serve:answer_times", "cuda": "speed.cuda",
-        "vectors": "speed.vectors:vectors", "encode": "speed.vectors:encode",
-        "search": "speed.vectors:search", "cluster": "speed.cluster",
-        "download": "speed.download", "kernels": "speed.kernels",
+        "speed.infer": "tokenize infer engines", "speed.training": "finetune pretrain",
+        "speed.serve": "serve answer_times serving_soak serving_trouble",
+        "speed.vectors": "vectors encode search cluster", "speed.cuda": "cuda",
+        "speed.download": "download", "speed.kernels": "kernels",
     },
     "Scores": {
-        "compare": "scores.compare",
-        "distill": "scores.compare:distill",
-        "small_data": "scores.labels:small_data",
-        "label_errors": "scores.labels:label_errors",
-        "suggested_labels": "scores.labels:suggested_labels",
-        "padding": "scores.compare:padding",
-        "own_model": "scores.compare:own_model",
-        "cloze": "scores.words:cloze",
-        "masked_tokens": "scores.words:masked_tokens",
-        "word_pairs": "scores.words:word_pairs",
-        "int8": "scores.compare:int8",
-        "vocabulary": "scores.words:vocabulary",
+        "scores.compare": "compare own_model int8 padding distill",
+        "scores.labels": "small_data label_errors suggested_labels",
+        "scores.words": "cloze masked_tokens word_pairs vocabulary",
     },
-    "tidybert-small": {"small_prepare": "small.train:prepare", "small_train": "small.train"},
+    "tidybert-small": {"small.train": "small_prepare small_train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},
 }  # fmt: skip
-"""By kind and by name the script: a module's ``main``, or another function of a module.
-
-It takes a parser, whose help is the docstring of the module, or that of the other function.
-"""
-
-
+SCRIPTS: Final = {
+    kind: {name: module for module, names in modules.items() for name in names.split()}
+    for kind, modules in _NAMES.items()
+}
+"""By kind and by name the module whose function of that name takes a parser."""
 EVERYWHERE: Final = """\
 Sides take turns, and a side that trains or answers is a process of its own.  Each line of --out is
 a measurement: a stopped script goes on from there.  Public data is read from TIDYBERT_DATA, or
 ../shared/data; without it texts to time are the bundled tickets.
 """
-"""What holds for every script."""
 
 
-def first_line(script: str) -> str:
+def first_line(name: str, module: str) -> str:
     """What a script says of itself; it is not imported, because PyTorch takes a while."""
-    module, _, name = script.partition(":")
     path = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = (each for each in tree.body if isinstance(each, ast.FunctionDef))
-    said = next((each for each in functions if each.name == name), tree)
-    return (ast.get_docstring(said) or "").partition("\n")[0]
+    found = next(
+        each for each in tree.body if isinstance(each, ast.FunctionDef) and each.name == name
+    )
+    return (ast.get_docstring(found) or ast.get_docstring(tree) or "").partition("\n")[0]
 
 
 def main() -> int:
@@ -70,17 +54,16 @@ def main() -> int:
     if name not in known:
         for kind, scripts in SCRIPTS.items():
             print(f"{kind}:")
-            for each, script in scripts.items():
-                print(f"  {each:18}{first_line(script)}")
+            for each, module in scripts.items():
+                print(f"  {each:18}{first_line(each, module)}")
         print("python -m benchmarks NAME --help shows the flags of one.")
         return 0 if name in ("--help", "-h") else 2
     sys.argv = [f"python -m benchmarks {name}", *sys.argv[2:]]
     try:
-        module, _, function = known[name].partition(":")
-        found = import_module(f"benchmarks.{module}")
-        run = getattr(found, function or "main")
+        found = import_module(f"benchmarks.{known[name]}")
+        run = getattr(found, name)
         parser = argparse.ArgumentParser(
-            description=inspect.getdoc(run) if function else found.__doc__,
+            description=inspect.getdoc(run) or found.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             epilog=EVERYWHERE,
         )

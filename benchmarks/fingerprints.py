@@ -1,9 +1,8 @@
 """Hashes of what fixed seeds train and answer, to show that a change of the code changed no bit.
 
-Each job is a few commands on data made from the bundled tickets: a classifier, one with frozen
-layers, a tagger, a question answerer, and a tiny pre-trained encoder.  A hash is of the weights'
-tensors by name, or of the lines a command prints.  Hashes are equal only on one processor with one
-number of threads.  --against compares with an earlier file and exits with 1 where one differs.
+Each job is a few commands on the bundled tickets.  A hash is of the weights' tensors by name, or of
+the lines a command prints; it is equal only on one processor with one number of threads.  --against
+compares with an earlier file and exits with 1 where one differs.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from benchmarks.harness import datasets
 JOBS = ("classifier", "frozen_layers", "tagger", "question_answerer", "pretrained")
 
 
-def main(parser: argparse.ArgumentParser) -> int:
+def fingerprints(parser: argparse.ArgumentParser) -> int:
     parser.add_argument("--out", type=Path, required=True, help="JSON file to write.")
     parser.add_argument("--against", type=Path, help="An earlier file to compare with.")
     given = parser.parse_args()
@@ -49,15 +48,14 @@ class Commands:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def classifier(self) -> dict[str, str]:
+    def classifier(self, *flags: object) -> dict[str, str]:
         """Three epochs on the tickets."""
         train, dev = (datasets.TICKETS / f"{part}.csv" for part in ("train", "dev"))
-        return self.fine_tuned("classify", train, dev, "--seed", 7)
+        return self.fine_tuned("classify", train, dev, *(flags or ("--seed", 7)))
 
     def frozen_layers(self) -> dict[str, str]:
         """The same with the lowest two layers frozen."""
-        train, dev = (datasets.TICKETS / f"{part}.csv" for part in ("train", "dev"))
-        return self.fine_tuned("classify", train, dev, "--freeze-layers", 2)
+        return self.classifier("--freeze-layers", 2)
 
     def tagger(self) -> dict[str, str]:
         """The tickets' words: is one the first of its sentence, long, or neither?"""

@@ -1,10 +1,9 @@
 """Pack a pre-trained RUN as the weights in tidybert's package, and check them.
 
 The script rounds the weights to float16.  They must answer like the RUN, in tidybert and in
-transformers, and all files together must be under 40 MB; otherwise nothing is written.  Where a
-teacher taught the mean of all tokens, the packed model also has the files of sentence-transformers.
-Copy the sha256 that it prints into src/tidybert/catalog.py.  --write puts a table of the weights
-and their origin into a page, and the picture of their losses into the page's folder.
+transformers, and all files together must be under 40 MB; otherwise nothing is written.  Copy the
+sha256 that it prints into src/tidybert/catalog.py.  --write puts a table of the weights into a
+page, and the picture of their losses into the page's folder.
 """
 
 import argparse
@@ -18,8 +17,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from benchmarks.harness.script import markdown, show
-from tidybert.checkpoints.metadata import ModelMetadata
+from benchmarks.harness.script import markdown, quiet_transformers, show
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.tensor_files import check_finite
@@ -53,7 +51,10 @@ def pack(run: Path, directory: Path) -> dict[str, Any]:
         raise WeightsError(
             f"{origin} is not a RUN of tidybert pretrain: only its RUNs can be packed"
         )
-    expected = probe_logits(origin)
+    expected, form = probe_logits(origin), None
+    if "mean_cosine" in origin.metadata.metrics:
+        # small_train taught the mean of all tokens, scaled.
+        form = SentenceForm(normalize=True, max_seq_length=origin.metadata.max_seq_length)
     state = from_huggingface(origin.tensors(), origin.config).tensors
     rounded = {name: tensor.to(torch.float16) for name, tensor in state.items()}
     check_finite(rounded, f"{origin} in float16")
@@ -62,7 +63,7 @@ def pack(run: Path, directory: Path) -> dict[str, Any]:
         save_model_directory(
             made, model_state=rounded, config=origin.config, tokenizer=origin.tokenizer,
             metadata=origin.metadata, architecture=BertForPreTraining.__name__,
-            sentence=sentence_form(origin.metadata),
+            sentence=form,
         )  # fmt: skip
         mine = check_logits(expected, probe_logits(ModelDirectory(made)), str(directory))
         theirs = check_logits(expected, transformers_logits(made), f"{directory} in transformers")
@@ -76,18 +77,9 @@ def pack(run: Path, directory: Path) -> dict[str, Any]:
             shutil.copytree(made, partial, dirs_exist_ok=True)
     return {
         "num_parameters": sum(tensor.numel() for tensor in rounded.values()),
-        "num_bytes": num_bytes,
-        "sha256": file_sha256(directory / WEIGHTS_FILE),
-        "difference": mine,
+        "num_bytes": num_bytes, "sha256": file_sha256(directory / WEIGHTS_FILE), "difference": mine,
         "difference_in_transformers": theirs,
-    }
-
-
-def sentence_form(metadata: ModelMetadata) -> SentenceForm | None:
-    """The mean of all tokens, scaled, where small_train taught it; otherwise None."""
-    if "mean_cosine" not in metadata.metrics:
-        return None
-    return SentenceForm(normalize=True, max_seq_length=metadata.max_seq_length)
+    }  # fmt: skip
 
 
 def probe_inputs(model: ModelDirectory) -> list[tuple[list[int], list[int]]]:
@@ -116,11 +108,7 @@ def probe_logits(model: ModelDirectory) -> list[Tensor]:
 
 def transformers_logits(directory: Path) -> list[Tensor]:
     """The same by transformers, which must find every weight and no other."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    theirs, info = transformers.BertForPreTraining.from_pretrained(
+    theirs, info = quiet_transformers().BertForPreTraining.from_pretrained(
         directory, dtype=torch.float32, output_loading_info=True
     )
     for key in ("missing_keys", "unexpected_keys"):
@@ -194,7 +182,7 @@ def picture_name(directory: Path) -> str:
     return f"{directory.name}-curves.svg"
 
 
-def main(parser: argparse.ArgumentParser) -> None:
+def pack_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="RUN of tidybert pretrain")
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the packed model")
     parser.add_argument("--write", type=Path, help="page whose table is replaced")

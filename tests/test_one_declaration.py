@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -79,17 +80,25 @@ def refused(words):
 """
 
 
-def test_a_flag_of_training_is_one_field(house: House) -> None:
-    house.add(
-        "training/training_arguments.py",
-        before="logging_steps",
-        text="    label_smoothing: float = option(0.0, STEPS, at_least=0, below=1)\n"
-        '    """Share of each label that all classes get."""',
-    )
+@dataclass(frozen=True)
+class Flag:
+    """A field that is added to a file, and what it must be to each face."""
 
-    found = house.run(
-        FLAGS
-        + """
+    file: str
+    before: str
+    field: str
+    code: str
+    """Python that leaves in ``found`` what the faces know of it."""
+    expected: dict[str, Any]
+
+
+ADDED = {
+    "training": Flag(
+        "training/training_arguments.py",
+        "logging_steps",
+        "    label_smoothing: float = option(0.0, STEPS, at_least=0, below=1)\n"
+        '    """Share of each label that all classes get."""',
+        """
 from typing import get_type_hints
 from sklearn.base import clone
 from tidybert import BertClassifier, BertTagger
@@ -109,36 +118,23 @@ found = {
     "refused": refused(wrong),
     "changes the steps": changes_of(TrainingArguments)["label_smoothing"] is STEPS,
 }
-"""
-    )
-
-    assert found == {
-        "flag": ["Share of each label that all classes get."],
-        "keyword": "float",
-        "parameter": 0.1,
-        "documented": True,
-        "recorded": 0.1,
-        "refused": "error: --label-smoothing is 1.5; expected a fraction from 0 to below 1\n",
-        "changes the steps": True,
-    }
-    # Type checkers read what this command writes.
-    house.python(str(TESTS / "stubs.py"), "--write")
-    stub = (house.src / "tidybert/finetuning/keywords.pyi").read_text(encoding="utf-8")
-    assert stub.count("    label_smoothing: float") == 2
-    assert house.touched == {"training/training_arguments.py"}
-
-
-def test_a_flag_of_a_task_is_one_field(house: House) -> None:
-    house.add(
+""",
+        {
+            "flag": ["Share of each label that all classes get."],
+            "keyword": "float",
+            "parameter": 0.1,
+            "documented": True,
+            "recorded": 0.1,
+            "refused": "error: --label-smoothing is 1.5; expected a fraction from 0 to below 1\n",
+            "changes the steps": True,
+        },
+    ),
+    "a task": Flag(
         "tasks/task_options.py",
-        before="n_best_size",
-        text="    fewest_words: int | None = option(None, above=0)\n"
+        "n_best_size",
+        "    fewest_words: int | None = option(None, above=0)\n"
         '    """``answer``: fewest words of an answer."""',
-    )
-
-    found = house.run(
-        FLAGS
-        + """
+        """
 from tidybert.finetuning.keywords import FinetuneOptions
 from tidybert.tasks.registry import task_flags, unused_flags
 
@@ -148,29 +144,20 @@ found = {
     "unused": [each for each in ("tag", "answer") if "fewest_words" in unused_flags(each)],
     "refused": refused("finetune answer x --train x --out x --fewest-words 0"),
 }
-"""
-    )
-
-    assert found == {
-        "flag": ["answer: fewest words of an answer."],
-        "keyword": True,
-        "unused": ["tag"],
-        "refused": "error: --fewest-words is 0; expected a number above 0\n",
-    }
-    assert house.touched == {"tasks/task_options.py"}
-
-
-def test_a_flag_of_pre_training_is_one_field(house: House) -> None:
-    house.add(
+""",
+        {
+            "flag": ["answer: fewest words of an answer."],
+            "keyword": True,
+            "unused": ["tag"],
+            "refused": "error: --fewest-words is 0; expected a number above 0\n",
+        },
+    ),
+    "pre-training": Flag(
         "pretraining/pretraining_arguments.py",
-        before="max_grad_norm",
-        text='    noise: Literal["none", "some"] = option("none", STEPS)\n'
+        "max_grad_norm",
+        '    noise: Literal["none", "some"] = option("none", STEPS)\n'
         '    """Add none or some noise to gradients."""',
-    )
-
-    found = house.run(
-        FLAGS
-        + """
+        """
 from dataclasses import asdict
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 
@@ -179,28 +166,19 @@ found = {
     "recorded": asdict(PretrainingArguments(noise="some"))["noise"],
     "refused": refused("pretrain x --data x --out x --noise much"),
 }
-"""
-    )
-
-    assert found == {
-        "flags": [["Add none or some noise to gradients."]] * 2,
-        "recorded": "some",
-        "refused": "error: --noise is much; expected none or some\n",
-    }
-    assert house.touched == {"pretraining/pretraining_arguments.py"}
-
-
-def test_a_flag_of_serve_is_one_field(house: House) -> None:
-    house.add(
+""",
+        {
+            "flags": [["Add none or some noise to gradients."]] * 2,
+            "recorded": "some",
+            "refused": "error: --noise is much; expected none or some\n",
+        },
+    ),
+    "serve": Flag(
         "server/settings.py",
-        before="max_body",
-        text="    idle_seconds: float = option(5.0, above=0)\n"
+        "max_body",
+        "    idle_seconds: float = option(5.0, above=0)\n"
         '    """Close a connection after this many seconds without a request."""',
-    )
-
-    found = house.run(
-        FLAGS
-        + """
+        """
 from tidybert.server.settings import ServerSettings
 
 found = {
@@ -208,15 +186,68 @@ found = {
     "setting": ServerSettings(idle_seconds=2.0).idle_seconds,
     "refused": refused("serve x --idle-seconds 0"),
 }
-"""
-    )
+""",
+        {
+            "flag": ["Close a connection after this many seconds without a request."],
+            "setting": 2.0,
+            "refused": "error: --idle-seconds is 0.0; expected a number above 0\n",
+        },
+    ),
+    "vectors": Flag(
+        "inference/options.py",
+        "normalize",
+        '    centre: Literal["no", "yes"] = option("no")\n'
+        '    """Take the mean of all vectors away, or not: no or yes."""',
+        """
+import inspect
+from tidybert import BertVectorizer, Embedder
+from tidybert.errors import UsageError
 
-    assert found == {
-        "flag": ["Close a connection after this many seconds without a request."],
-        "setting": 2.0,
-        "refused": "error: --idle-seconds is 0.0; expected a number above 0\n",
-    }
-    assert house.touched == {"server/settings.py"}
+try:
+    Embedder("tidybert-small", centre="maybe")
+except UsageError as error:
+    wrong = str(error)
+found = {
+    "flag": flag("embed", "centre"),
+    "keyword": inspect.signature(Embedder).parameters["centre"].default,
+    "parameter": BertVectorizer(centre="yes").get_params()["centre"],
+    "documented": "centre: Take the mean" in Embedder.__doc__,
+    "refused": [wrong, refused("embed tidybert-small x --centre maybe")],
+}
+""",
+        {
+            "flag": ["Take the mean of all vectors away, or not: no or yes."],
+            "keyword": "no",
+            "parameter": "yes",
+            "documented": True,
+            "refused": [
+                "centre is maybe; expected no or yes",
+                "error: --centre is maybe; expected no or yes\n",
+            ],
+        },
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def added(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a house with all these fields knows of each; no other file was touched."""
+    house, code = House(tmp_path_factory.mktemp("flags")), [FLAGS, "every = {}"]
+    for name, one in ADDED.items():
+        house.add(one.file, before=one.before, text=one.field)
+        code += [one.code, f"every[{name!r}] = found"]
+    found: dict[str, Any] = house.run("\n".join([*code, "found = every"]))
+    # Type checkers read what this command writes.
+    house.python(str(TESTS / "stubs.py"), "--write")
+    stub = (house.src / "tidybert/finetuning/keywords.pyi").read_text(encoding="utf-8")
+    assert stub.count("    label_smoothing: float") == 2
+    assert house.touched == {one.file for one in ADDED.values()}
+    return found
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_a_flag_is_one_field(name: str, added: dict[str, Any]) -> None:
+    assert added[name] == ADDED[name].expected
 
 
 def test_a_metric_is_declared_and_computed_in_one_file(house: House) -> None:
@@ -310,45 +341,3 @@ found = [named, kind.written, kind.of_json([read]), kind.of_texts(["a", "b"])]
 
     assert found == [True, '{"title": …, "text": …}', [["a"], ["b"]], [["a"], ["b"]]]
     assert len(house.touched) == 1
-
-
-def test_a_flag_of_vectors_is_one_field(house: House) -> None:
-    house.add(
-        "inference/options.py",
-        before="normalize",
-        text='    centre: Literal["no", "yes"] = option("no")\n'
-        '    """Take the mean of all vectors away, or not: no or yes."""',
-    )
-
-    found = house.run(
-        FLAGS
-        + """
-import inspect
-from tidybert import BertVectorizer, Embedder
-from tidybert.errors import UsageError
-
-try:
-    Embedder("tidybert-small", centre="maybe")
-except UsageError as error:
-    wrong = str(error)
-found = {
-    "flag": flag("embed", "centre"),
-    "keyword": inspect.signature(Embedder).parameters["centre"].default,
-    "parameter": BertVectorizer(centre="yes").get_params()["centre"],
-    "documented": "centre: Take the mean" in Embedder.__doc__,
-    "refused": [wrong, refused("embed tidybert-small x --centre maybe")],
-}
-"""
-    )
-
-    assert found == {
-        "flag": ["Take the mean of all vectors away, or not: no or yes."],
-        "keyword": "no",
-        "parameter": "yes",
-        "documented": True,
-        "refused": [
-            "centre is maybe; expected no or yes",
-            "error: --centre is maybe; expected no or yes\n",
-        ],
-    }
-    assert house.touched == {"inference/options.py"}

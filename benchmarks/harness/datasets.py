@@ -171,8 +171,6 @@ def drawn(examples: Sequence[Any], count: int, seed: int) -> list[Any]:
 
 
 # --- texts to time
-
-
 def sst2_or_tickets() -> str:
     """The job whose texts are timed: SST-2, or the bundled tickets where it is not there."""
     if JOBS["SST-2"].files("dev")[0].exists():

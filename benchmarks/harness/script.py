@@ -18,7 +18,6 @@ from tidybert.files.rows import count_of
 from tidybert.system.cores import machine, versions
 
 SIDES: Final = ("ours", "transformers")
-FLASH_SIDE: Final = "transformers-flash"
 LOADER_WORKERS: Final = 4
 """Processes that make transformers' batches for a GPU; a CPU has no core to spare for them."""
 
@@ -27,8 +26,6 @@ Found = TypeVar("Found")
 
 
 # --- the command line
-
-
 def at_least(least: int) -> Callable[[str], int]:
     """The type of a flag with a whole number that is no less."""
 
@@ -58,7 +55,6 @@ _FLAGS: Final[Mapping[str, Mapping[str, Any]]] = {
         "help": "show the operations that take the most time; a CPU needs --threads 1",
     },
 }
-"""Each flag that several scripts take."""
 
 
 def parse(parser: argparse.ArgumentParser, names: str, **defaults: Any) -> argparse.Namespace:
@@ -78,13 +74,11 @@ def add_number(
     what: str = "",
     least: int = 1,
 ) -> None:
-    """Add a flag with a whole number."""
     said = what if default is None else f"{what} (default {default})".strip()
     parser.add_argument(f"--{name}", type=at_least(least), default=default, help=said)
 
 
 def add_against(parser: argparse.ArgumentParser, others: Sequence[str] = SIDES[1:]) -> None:
-    """--against, the other side."""
     parser.add_argument("--against", choices=others, help="time this side too, in turn")
 
 
@@ -117,16 +111,11 @@ def need(against: str, *packages: str) -> None:
         )
 
 
-def sides_against(against: str | None, device: str = "cpu") -> tuple[str, ...]:
+def sides_against(against: str | None) -> tuple[str, ...]:
     """Ours, and transformers where it is asked for; raises UsageError where it cannot run."""
     if against is None:
         return SIDES[:1]
     need(against, "transformers", "accelerate")
-    if against == FLASH_SIDE and (device == "cpu" or missing("flash-attn")):
-        raise UsageError(
-            f"{param('against', against)} needs {param('device', 'cuda')} and the package "
-            "flash-attn: install it, or compare with transformers"
-        )
     return SIDES
 
 
@@ -140,8 +129,6 @@ def quiet_transformers() -> Any:
 
 
 # --- sides in turn
-
-
 def in_turn(sides: Sequence[str], number: int) -> Sequence[str]:
     """The order of the sides in a round: the first side begins even rounds and ends odd ones."""
     return sides if number % 2 == 0 else sides[::-1]
@@ -190,7 +177,6 @@ def record() -> dict[str, Any]:
 
 
 def note(line: str) -> None:
-    """Print a line about the course on stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
@@ -214,13 +200,10 @@ class Results:
         print(*key.values(), json.dumps(short), flush=True)
 
     def where(self, **key: Any) -> list[Line]:
-        """The lines with these values."""
         return [line for line in self.lines if key.items() <= line.items()]
 
 
 # --- tables
-
-
 def print_speed(
     given: argparse.Namespace,
     title: str,
@@ -264,7 +247,6 @@ def figure(number: float) -> str:
 
 
 def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """The lines of a table."""
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     return [*lines, *(f"| {' | '.join(row)} |" for row in rows)]
 
@@ -292,7 +274,6 @@ def show(lines: Sequence[str], page: Path | None, mark: str) -> None:
 
 # --- processes of their own
 
-
 ROOT: Final = Path(__file__).parents[2]
 
 
@@ -302,10 +283,7 @@ def run_apart(
     work: Mapping[str, Any],
     threads: int | None,
 ) -> dict[str, Any]:
-    """What a module's function returns for (side, work) in another process, and "peak_mib".
-
-    Where the work's "device" is a GPU, the process sees only that one, as "cuda".
-    """
+    """What a module's function returns in another process, which sees one GPU, and "peak_mib"."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     # A waiting thread that spins takes the core from the thread that it waits for.
     environment = {"OMP_WAIT_POLICY": "passive", **os.environ, "PYTHONPATH": path}

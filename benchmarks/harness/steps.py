@@ -1,8 +1,7 @@
 """Steps of training timed: the clock on their device, warm-up, and the profile of the last steps.
 
-A GPU runs behind Python.  So an event in its stream marks the end of a step, and the clock is read
-only after all steps.  ``torch.profiler`` sees every kernel, but slows the launches down: it watches
-steps of their own, after those that are timed.
+A GPU runs behind Python: an event in its stream marks the end of a step.  ``torch.profiler`` slows
+launches down, so it watches steps of their own, after those that are timed.
 """
 
 import argparse
@@ -82,8 +81,8 @@ class StepClock:
 def warm_up_steps(step_seconds: Sequence[float], device: torch.device) -> int:
     """How many of the first steps do not count; ``step_seconds`` begins with the second step's.
 
-    A GPU raises its clocks under load: there they are the steps until the medians of _WINDOW steps
-    and of those before are close, at most MOST_WARM_UP_STEPS and at most half of all steps.
+    A GPU raises its clocks under load: there they are the steps until the medians of two windows
+    are close, within MOST_WARM_UP_STEPS and half of all steps.
     """
     if device.type != "cuda":
         return UNTIMED_STEPS
@@ -107,13 +106,11 @@ def wait_for(device: torch.device) -> None:
 
 
 # --- profiles
-
-
 def profile_of(operations: Sequence[Any], device: torch.device, num_steps: int) -> dict[str, Any]:
-    """A step in figures, from the profiler's averages over ``num_steps`` steps.
+    """A step's figures, from the profiler's averages over ``num_steps`` steps.
 
     Attention counts as products.  "launches" of kernels and "synchronisations", in which the host
-    waits for the device, are None on a CPU.  "busiest" operations: name, seconds, calls.
+    waits, are None on a CPU.
     """
     on_cuda = device.type == "cuda"
 
@@ -148,10 +145,10 @@ def profile_of(operations: Sequence[Any], device: torch.device, num_steps: int) 
 def profiles_of(
     found: Mapping[str, Mapping[str, Any]], seconds: Mapping[str, float]
 ) -> dict[str, Any]:
-    """The sides' profiles with "share_outside_products": of a step, without products and attention.
+    """The sides' profiles with "share_outside_products", of a step without products and attention.
 
-    On a GPU it includes idle time: kernels take no longer under the profiler, and ``seconds`` are
-    without it.  On a CPU the profiler slows all operations down, so it is a share of their sum.
+    On a GPU it includes idle time, and ``seconds`` are those without the profiler; on a CPU the
+    profiler slows all down, so it is a share of their sum.
     """
     profiles = {}
     for side, one in found.items():
@@ -181,8 +178,6 @@ def remarks_of(result: Mapping[str, Any], of_what: str, *, in_full: bool) -> Ite
 
 
 # --- a speed of training
-
-
 def peak_texts_per_second(
     config: BertConfig, lengths: Sequence[int], device: torch.device, *, mixed: bool
 ) -> float | None:
@@ -236,7 +231,7 @@ def parse_training(
     parser: argparse.ArgumentParser, names: str, *, steps: int, least: int, what: str
 ) -> argparse.Namespace:
     """Add the flags of both trainings, and read the command line."""
-    script.add_against(parser, (*script.SIDES[1:], script.FLASH_SIDE))
+    script.add_against(parser)
     script.add_number(parser, "steps", steps, what, least)
     parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16")
     parser.add_argument("--dropout", type=float, help="on both sides; default the model's own")
@@ -249,7 +244,6 @@ def settings_of(given: argparse.Namespace) -> dict[str, Any]:
     """The settings of a work that these flags say."""
     return {
         **{name: getattr(given, name) for name in ("precision", "device", "threads")},
-        "attention": "flash_attention_2" if given.against == script.FLASH_SIDE else "sdpa",
         "profiled_steps": _PROFILED_STEPS * given.profiled,
     }
 

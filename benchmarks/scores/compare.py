@@ -1,17 +1,13 @@
 """Fine-tune with tidybert and transformers: same weights, examples, order and arguments.
 
-All sides are scored with their last weights: none chooses its best step on the data that measures
-it.  --defaults adds a side: tidybert with its own defaults for as many epochs, its head begun as a
-probe.  --same-start gives both sides the same first head and no dropout, so that only rounding can
-make their scores differ.  --precision bfloat16 trains both sides in mixed precision; scores are
-still computed in float32.
+All sides are scored with their last weights, in float32.  --defaults adds a side: tidybert with its
+own defaults for as many epochs.  --same-start gives both sides the same first head and no dropout,
+so that only rounding can make their scores differ.
 
 ner adds a side too: a linear model on frozen features, as in the paper's table 7.  squad has
 SQuADShifts (questions on Wikipedia and Reddit to train on, reviews to test) and SQuAD 2.0, split by
-article.  Half the questions of 2.0 have no answer, and a model learns only that from this few.  So
-both sides begin it with what tidybert learned on shifts with the same seed, head included.
-ChnSentiCorp takes a small model of random weights with the Chinese vocabulary: it shows that it
-runs, and how fast.
+article; both sides begin 2.0 with what tidybert learned on shifts with the same seed, head
+included. ChnSentiCorp takes a small model of random weights with the Chinese vocabulary.
 """
 
 import argparse
@@ -33,7 +29,7 @@ from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.errors import TidyBertError
 from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
+from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_batches, run_features
 from tidybert.inference.loading import load
@@ -49,17 +45,13 @@ from tidybert.training.training_arguments import TrainingArguments
 DEFAULTS: Final = "defaults"
 FROZEN: Final = "frozen"
 NAMES: Final = {
-    DEFAULTS: "tidybert at its defaults",
-    "ours": "tidybert",
-    "transformers": "transformers",
+    DEFAULTS: "tidybert at its defaults", "ours": "tidybert", "transformers": "transformers",
     FROZEN: "frozen features",
-}
+}  # fmt: skip
 """The sides in the order of the table, and their headings."""
 
 
 # --- the table
-
-
 def score_table(
     names: Sequence[str],
     results: Sequence[script.Line],
@@ -70,8 +62,8 @@ def score_table(
 ) -> list[str]:
     """Markdown rows: each metric of the jobs on every side, mean and deviation, in percent.
 
-    ``sides`` has headings by side.  The common seeds of the ``compared`` sides count; another side
-    says if it has fewer.  ``timed``: also the compared sides' median seconds, ratio and memory.
+    ``sides`` has headings by side.  The common seeds of the ``compared`` sides count.  ``timed``:
+    also the compared sides' median seconds, ratio and memory.
     """
     heads, median = ["task", "metric", *sides.values(), "seeds"], statistics.median
     if timed:
@@ -108,8 +100,6 @@ def score_table(
 
 
 # --- measurements
-
-
 def take_in_turn(
     results: script.Results,
     names: Sequence[str],
@@ -134,14 +124,6 @@ def measured_apart(side: str, work: FinetuneWork) -> dict[str, Any]:
     if side == DEFAULTS:
         side, work = "ours", replace(work, at_defaults=True)
     return script.run_apart(function, side, asdict(work), work.threads)
-
-
-def chinese_model(folder: Path) -> Path:
-    """A small model of random weights with the Chinese vocabulary."""
-    vocabulary = datasets.data_folder() / "vocab/bert-base-chinese/vocab.txt"
-    tokenizer = BertTokenizer.from_file(vocabulary, do_lower_case=True)
-    config = BertConfig.from_name("mini", vocab_size=tokenizer.vocab_size)
-    return write_random_model(folder / "chinese", config, tokenizer, seed=0)
 
 
 def write_random_model(
@@ -198,7 +180,7 @@ def frozen_features(_side: str, given: dict[str, Any]) -> dict[str, Any]:
     return {"metrics": counts.metrics(), "seconds": seconds}
 
 
-def main(parser: argparse.ArgumentParser) -> None:
+def compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("group", choices=datasets.GROUPS)
     jobs = datasets.JOBS
     parser.add_argument("--tasks", nargs="+", choices=jobs, help="default: all of the group")
@@ -217,7 +199,11 @@ def main(parser: argparse.ArgumentParser) -> None:
         with tempfile.TemporaryDirectory() as folder:
             work = work_of(name, given.model, seed=seed, **changes)
             if name == "ChnSentiCorp":
-                work = replace(work, model=str(chinese_model(Path(folder))))
+                vocabulary = datasets.data_folder() / "vocab/bert-base-chinese/vocab.txt"
+                tokenizer = BertTokenizer.from_file(vocabulary, do_lower_case=True)
+                config = BertConfig.from_name("mini", vocab_size=tokenizer.vocab_size)
+                chinese = write_random_model(Path(folder) / "chinese", config, tokenizer, seed=0)
+                work = replace(work, model=str(chinese))
             elif name == "2.0":
                 work = replace(work, model=f"{learned_on_shifts(work).name}/run")
             if given.same_start:
@@ -241,8 +227,6 @@ def main(parser: argparse.ArgumentParser) -> None:
 
 
 # --- the rows that padded batches add
-
-
 def padding(parser: argparse.ArgumentParser) -> None:
     """Count a token's cells in the padded batches of compare glue and text; tidybert has one."""
     given = script.parse(parser, "model write")
@@ -276,11 +260,9 @@ def own_model(parser: argparse.ArgumentParser) -> None:
     """
     parser.add_argument("--tasks", nargs="+", default=list(SETTINGS), choices=SETTINGS)
     given = script.parse(
-        parser,
-        "model out write seeds max-steps",
-        model="tidybert-small",
+        parser, "model out write seeds max-steps", model="tidybert-small",
         out=Path("own_model.jsonl"),
-    )
+    )  # fmt: skip
 
     def measured(model: str, name: str, seed: int) -> dict[str, Any]:
         changes = {"seed": seed, "max_steps": given.max_steps, **SETTINGS[name]}
@@ -338,7 +320,6 @@ def int8(parser: argparse.ArgumentParser) -> None:
 
 # --- students of fewer layers
 
-
 TEACHER, ALONE, TAUGHT, MORE = "teacher", "labels alone", "teacher too", "5,000 texts more"
 
 
@@ -363,17 +344,10 @@ FEW: Final = Setting(300, 10, num_unlabelled=5000)
 
 
 def run_of(name: str, side: str, seed: int, setting: Setting, given: argparse.Namespace) -> Path:
-    """The RUN of a side; those of a taught student are named by weight and temperature too."""
+    """The RUN of a side."""
     parts = [name, side, str(setting.num_labelled), str(seed)]
     parts += [] if side == TEACHER else [str(given.num_layers)]
-    if side in (TAUGHT, MORE):
-        parts += [f"{given.weight:g}", f"{given.temperature:g}"]
     return Path(given.runs) / "--".join(parts).replace(" ", "_")
-
-
-def test_examples(name: str, setting: Setting) -> list[Any]:
-    """The examples to measure on."""
-    return datasets.drawn(datasets.examples_of(name, "dev"), setting.num_test, 0)
 
 
 def measured_student(
@@ -383,7 +357,8 @@ def measured_student(
     every, job = datasets.examples_of(name, "train"), datasets.JOBS[name]
     pool = datasets.drawn(every, len(every), seed)
     labelled, rest = pool[: setting.num_labelled], pool[setting.num_labelled :]
-    test = rest[-1000:] if given.dev else test_examples(name, setting)
+    answered = datasets.drawn(datasets.examples_of(name, "dev"), setting.num_test, 0)
+    test = rest[-1000:] if given.dev else answered
     rest = rest[:-1000] if given.dev else rest
     more = rest[: setting.num_unlabelled] if side == MORE else []
     run, teacher = (run_of(name, each, seed, setting, given) for each in (side, TEACHER))
@@ -391,8 +366,7 @@ def measured_student(
     if side != TEACHER:
         given_too["num_layers"] = given.num_layers
     if side in (TAUGHT, MORE):
-        given_too |= {"teacher": teacher, "teacher_weight": given.weight}
-        given_too |= {"teacher_temperature": given.temperature, "unlabelled": more or None}
+        given_too |= {"teacher": teacher, "unlabelled": more or None}
     arguments = TrainingArguments(
         num_train_epochs=setting.epochs_with_more if more else setting.num_train_epochs,
         train_batch_size=setting.train_batch_size,
@@ -416,7 +390,7 @@ def speeds(
     name: str, sides: Sequence[str], setting: Setting, given: argparse.Namespace
 ) -> script.Line:
     """Test texts a second of each side's RUN, medians of three rounds."""
-    test = test_examples(name, setting)
+    test = datasets.drawn(datasets.examples_of(name, "dev"), setting.num_test, 0)
     runs = {side: FinetunedModel.of_run(run_of(name, side, 0, setting, given)) for side in sides}
 
     def measure(side: str) -> dict[str, float]:
@@ -451,16 +425,13 @@ def distill(parser: argparse.ArgumentParser) -> None:
     --num-layers of its layers and a new head.  All learn from the same labelled texts, which
     STUDENTS counts.  With --few the labelled texts are 300, and a third student has 5,000 texts
     without labels too.  RUNs are kept under --runs.  Texts a second are those of finished RUNs that
-    answer the test texts in turn, the median of three rounds.  --weight and --temperature are of
-    the teacher, to choose the defaults; --dev measures on examples held out of the training part.
+    answer the test texts in turn.  --dev measures on examples held out of the training part.
     """
-    default, jobs = FinetuningOptions, datasets.JOBS
+    jobs = datasets.JOBS
     parser.add_argument("--data", nargs="+", default=list(STUDENTS), choices=jobs)
     parser.add_argument("--few", action="store_true", help="300 labels, and 5,000 texts without")
     parser.add_argument("--sides", nargs="+", default=None)
     script.add_number(parser, "num-layers", 3)
-    parser.add_argument("--weight", type=float, default=default.teacher_weight)
-    parser.add_argument("--temperature", type=float, default=default.teacher_temperature)
     parser.add_argument("--dev", action="store_true", help="measure on a held-out part of train")
     parser.add_argument("--runs", default="distill_runs", help="folder of the RUNs")
     given = script.parse(parser, "model out write seeds", out=Path("distill.jsonl"), seeds=1)
@@ -471,8 +442,6 @@ def distill(parser: argparse.ArgumentParser) -> None:
         for seed in range(given.seeds):
             for side in sides:
                 key = {"data": name, "side": side, "seed": seed}
-                if side in (TAUGHT, MORE):
-                    key |= {"weight": given.weight, "temperature": given.temperature}
                 results.take(key, partial(measured_student, name, side, seed, setting, given))
         if not given.dev:
             key = {"data": name, "side": "speed"}

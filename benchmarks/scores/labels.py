@@ -131,9 +131,8 @@ def label_errors(parser: argparse.ArgumentParser) -> None:
 
     A share of the labels of --size training texts is flipped to other classes at random.  Both
     programs rank the same out-of-fold probabilities and name as many labels as were flipped, so
-    that precision and recall are equal.  A data set's own errors, which both find too, count as
-    mistakes here.  cleanlab runs in an environment of its own (python -m venv cleanlab, then pip
-    install cleanlab there).  Without it its columns stay empty.
+    that precision and recall are equal.  A data set's own errors count as mistakes here.  cleanlab
+    runs in an environment of its own; without it its columns stay empty.
     """
     script.add_number(parser, "size", 2000, "training texts")
     parser.add_argument("--cleanlab", help="Python of an environment that has cleanlab")
@@ -188,9 +187,8 @@ def suggested_labels(parser: argparse.ArgumentParser) -> None:
     """Accuracy by number of labels: texts that ``tidybert check --suggest`` names, or random ones.
 
     Each curve begins with the same --start random texts of --pool, and adds --step texts a round:
-    at random, those that tidybert suggests, or the most uncertain ones whether they are alike or
-    not.  The probe, a linear model on the frozen encoder's vectors, is fitted to the labelled texts
-    and measured on at most --num-test texts of the test part.
+    at random, those that tidybert suggests, or the most uncertain ones.  A linear model on the
+    frozen encoder's vectors is measured on at most --num-test texts.
     """
     numbers = {"pool": 2000, "num_test": 1000, "start": 100, "step": 50, "rounds": 4}
     for name, default in numbers.items():
@@ -211,7 +209,6 @@ def suggested_labels(parser: argparse.ArgumentParser) -> None:
 
 
 # --- few labels
-
 
 NUM_TEST: Final = 500
 SETS: Final = (
@@ -250,7 +247,7 @@ class TransformersTrainer:
     """transformers' Trainer with its defaults, as an estimator."""
 
     def __init__(self, model: str | Path) -> None:
-        self.work = SimpleNamespace(model=model, attention="sdpa", max_seq_length=MAX_SEQ_LENGTH)
+        self.work = SimpleNamespace(model=model)
 
     def fit(self, texts: Sequence[Any], labels: Sequence[str]) -> None:
         import transformers
@@ -258,6 +255,7 @@ class TransformersTrainer:
         from benchmarks.speed.transformers_training import Texts
 
         self.side = Texts(Classification(sorted(set(labels))), self.work)
+        self.work.max_seq_length = min(128, self.side.model.config.max_position_embeddings)
         with tempfile.TemporaryDirectory() as folder:
             quiet: Any = {"report_to": [], "disable_tqdm": True, "save_strategy": "no"}
             transformers.Trainer(
@@ -419,14 +417,13 @@ def small_data(parser: argparse.ArgumentParser) -> None:
     """The default beside every way to learn from few labelled texts, in accuracy or F1.
 
     --sizes draws texts at random, --shots so many of each class.  "default" is BertClassifier as it
-    comes, which begins with tidybert-small; "fine-tuned" and "contrastive" name a way for it, for
-    pairs too.  "minilm" is BertClassifier with minilm, and so are its ways.  "vectors" are minilm's
-    with a logistic regression, as sentence-transformers' users do it.  Trainer is transformers'
-    with its defaults, and SetFit runs with its own, in an environment that --setfit names (pip
-    install setfit==1.1.3 'transformers<4.56' 'sentence-transformers<5'); both begin with minilm.
-    To SetFit a pair is one text, joined by [SEP].  For CoNLL-2003 "default" and "minilm" are
-    BertTagger, and there is no other side.  All learn from the same draw, and are scored on at most
-    500 texts of the test part.
+    comes; "fine-tuned" and "contrastive" name a way for it.  "minilm" is BertClassifier with
+    minilm, and so are its ways.  "vectors" are minilm's with a logistic regression.  Trainer is
+    transformers' with its defaults, and SetFit runs with its own, in an environment that --setfit
+    names (pip install setfit==1.1.3 'transformers<4.56' 'sentence-transformers<5'); both begin with
+    minilm.  To SetFit a pair is one text, joined by [SEP].  For CoNLL-2003 "default" and "minilm"
+    are BertTagger.  All learn from the same draw, and are scored on at most 500 texts of the test
+    part.
     """
     parser.add_argument("--data", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--sizes", nargs="+", type=int, default=[], help="texts of a draw")

@@ -37,7 +37,6 @@ from tidybert.tokenization.learning.vocabulary_training import (
 from tidybert.tokenization.vocabulary import UNK_TOKEN
 
 SENTENCES: Final = Path(__file__).with_name("cloze.jsonl")
-NUM_GUESSES: Final = 5
 
 
 @dataclass(frozen=True)
@@ -51,24 +50,19 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Answer:
-    """How a model answered a sentence: its likeliest words, and the words that it cannot answer.
-
-    rank: that of the best accepted word, 1 for the first; None if it can answer none of them.
-    """
+    """A model's answer: the rank of the best accepted word, and the words that it cannot answer."""
 
     sentence: Sentence
     rank: int | None
-    guesses: Sequence[str]
     not_one_piece: Sequence[str]
 
 
 def read_sentences() -> list[Sentence]:
-    """The hundred sentences."""
     return [Sentence(**json.loads(line)) for line in SENTENCES.read_text("utf-8").splitlines()]
 
 
 def answered(filler: MaskFiller, sentences: Iterable[Sentence]) -> list[Answer]:
-    """The model's answer to each sentence."""
+    """The model's answer to each sentence; a rank is 1 for the first, and None without any."""
     answers = []
     for sentence in sentences:
         pieces = {word: filler.tokenizer.tokenize(word) for word in sentence.answers}
@@ -78,7 +72,7 @@ def answered(filler: MaskFiller, sentences: Iterable[Sentence]) -> list[Answer]:
         (mask,) = filled["masks"]
         words = [each["word"] for each in mask["words"]]
         rank = min((words.index(piece) + 1 for piece in whole), default=None)
-        answers.append(Answer(sentence, rank, words[:NUM_GUESSES], lost))
+        answers.append(Answer(sentence, rank, lost))
     return answers
 
 
@@ -100,19 +94,12 @@ def cloze_table(answers: Sequence[Answer]) -> list[str]:
     return script.markdown(["kind", *figures(answers)], rows)
 
 
-def listed(answers: Sequence[Answer]) -> list[str]:
-    """The misses, and the words that the model cannot answer."""
-    lines = [
-        f"  {one.sentence.text} {', '.join(one.guesses)} "
-        f"({'/'.join(one.sentence.answers)}: {one.rank})"
-        for one in answers
-        if one.rank != 1
-    ]
+def lost_words(answers: Sequence[Answer]) -> str:
+    """The words that the model cannot answer."""
     lost = [word for one in answers for word in one.not_one_piece]
     closed = sum(one.rank is None for one in answers)
     more = f" ({', '.join(lost)}); {closed} sentences have no other" if lost else ""
-    said = f"not a single piece of the vocabulary: {len(lost)} accepted words{more}"
-    return ["", "not first:", *lines, "", said]
+    return f"not a single piece of the vocabulary: {len(lost)} accepted words{more}"
 
 
 def cloze(parser: argparse.ArgumentParser) -> None:
@@ -120,13 +107,13 @@ def cloze(parser: argparse.ArgumentParser) -> None:
 
     cloze.jsonl has twenty sentences of each kind, with their accepted words.  A sentence's rank is
     that of its best accepted word among all pieces of the vocabulary.  A sentence whose words are
-    no single pieces counts as missed; the script reports such words.
+    no single pieces counts as missed.
     """
     parser.add_argument("model", metavar="MODEL", help="a model with a masked-LM head")
     given = script.parse(parser, "write")
     answers = answered(MaskFiller(given.model, device="cpu"), read_sentences())
     script.show(cloze_table(answers), given.write, "cloze")
-    print("\n".join(listed(answers)))
+    print(lost_words(answers))
 
 
 # --- tokens of held-out text
@@ -136,15 +123,6 @@ MOST_TOKENS: Final = 128
 _BATCH: Final = 64
 
 Ids = npt.NDArray[np.int64]
-
-
-def held_out_texts(corpus: TokenCorpus, count: int) -> list[str]:
-    """Texts of the corpus, each of at most 126 of its tokens."""
-    numbers, tokenizer = np.random.default_rng(0), corpus.tokenizer()
-    ends = corpus.document_ends(np.arange(corpus.num_documents))
-    starts = numbers.integers(ends[-1], size=count)
-    last = np.minimum(starts + MOST_TOKENS - 2, ends[np.searchsorted(ends, starts, "right")])
-    return [tokenizer.decode(ids.tolist()) for ids in corpus.tokens(starts, last)]
 
 
 def masked(ids: Ids, mask: int, numbers: np.random.Generator) -> tuple[Ids, Ids]:
@@ -179,16 +157,19 @@ def named(model: ModelDirectory, given: list[str]) -> Iterator[bool]:
 def masked_tokens(parser: argparse.ArgumentParser) -> None:
     """How many tokens of held-out text a model names, masked one at a time.
 
-    The text is the held-out part of a corpus, in sequences of at most 128 of its tokens, from
-    documents drawn by their length.  Of each sequence 15% of the tokens are drawn, and each is
-    masked alone.  Models with different vocabularies name different tokens, so such rows compare
-    roughly.
+    The text is the held-out part of a corpus, in sequences of at most 128 of its tokens.  Of each
+    15% of the tokens are drawn, and each is masked alone.  Models with different vocabularies name
+    different tokens, so such rows compare roughly.
     """
     parser.add_argument("corpus", type=Path, metavar="CORPUS", help="what build-corpus wrote")
     parser.add_argument("--models", nargs="+", default=["tidybert-small"])
     script.add_number(parser, "num-texts", 400)
     given = script.parse(parser, "write")
-    read = held_out_texts(TokenCorpus(given.corpus, "held-out"), given.num_texts)
+    corpus, numbers = TokenCorpus(given.corpus, "held-out"), np.random.default_rng(0)
+    ends = corpus.document_ends(np.arange(corpus.num_documents))
+    starts = numbers.integers(ends[-1], size=given.num_texts)
+    last = np.minimum(starts + MOST_TOKENS - 2, ends[np.searchsorted(ends, starts, "right")])
+    read = [corpus.tokenizer().decode(ids.tolist()) for ids in corpus.tokens(starts, last)]
     rows = []
     for name in given.models:
         found = list(named(ModelDirectory.open(name), read))
@@ -269,12 +250,10 @@ def kinds_of_vectors(
 def word_pairs(parser: argparse.ArgumentParser) -> None:
     """Compare words by their vectors, and the answers with those of people: WordSim, SimLex.
 
-    A pair's similarity is the cosine of its words' vectors; a score is Spearman's correlation with
-    the mean judgement of people.  Vectors are the word embeddings, the states of the word alone,
-    and the mean of its states in some sentences, layer by layer (Bommasani et al. 2020,
-    "Interpreting pretrained contextualized representations via reductions to static embeddings"):
-    the first of short Wikipedia articles with 8 to 40 words that have it.  All rows compare the
-    same pairs.
+    A score is Spearman's correlation of cosines with the mean judgement of people.  Vectors are the
+    word embeddings, the states of the word alone, and the mean of its states in the first sentences
+    of Wikipedia that have it, layer by layer (Bommasani et al. 2020, "Interpreting pretrained
+    contextualized representations via reductions to static embeddings").
     """
     parser.add_argument("--models", nargs="+", default=["tidybert-small", "minilm"])
     script.add_number(parser, "contexts", 5, "sentences for each word")

@@ -2,24 +2,23 @@
 
 FOLDER is what small_prepare wrote.  --start continues from another MODEL with the same tokens.  A
 signal ends the run after the step at hand, with a checkpoint; --resume goes on with the same bits,
-and also starts a run that has no checkpoint.  RUN is that of tidybert pretrain; pack_model takes a
-finished one.  Each evaluation tells masked words, pairs, the cosine of [CLS] (the pooler's output)
-and of the mean to the teacher on held-out sentences, and the hundred masked words of cloze; it
-writes the model to RUN-latest.  The rate falls in the last fifth of the steps: train with many, and
-to finish resume with --change --max-steps N, where N is a quarter more than the steps that are
-done.  On a GPU take larger steps: --device cuda --tokens-per-step 131072 --micro-batch 131072
---teacher-sentences 512 --learning-rate 1.5e-3 --last-teacher-weight 20.
+and also starts a run that has no checkpoint.  pack_model takes a finished RUN.  Each evaluation
+tells masked words, pairs, the cosine of [CLS] (the pooler's output) and of the mean to the teacher
+on held-out sentences, and the hundred masked words of cloze; it writes the model to RUN-latest.
+The rate falls in the last fifth of the steps: train with many, and to finish resume with --change
+--max-steps N, where N is a quarter more than the steps that are done.  On a GPU take larger steps:
+--device cuda --tokens-per-step 131072 --micro-batch 131072 --teacher-sentences 512 --learning-rate
+1.5e-3 --last-teacher-weight 20.
 
-Each step draws sentences of the corpus beside its masked ones.  The teacher's vector is the mean of
-its last states, as sentence-transformers takes it.  The loss is 1 minus the cosine to it, of the
-pooler's output and of the mean of the last states.  The teacher reads the sentences as the step
-needs them, which costs less than storing vectors: it sees each one once, forward only.
+The teacher's vector is the mean of its last states, as sentence-transformers takes it.  The loss is
+1 minus the cosine to it, of the pooler's output and of the mean of the last states.  The teacher
+reads the sentences as the step needs them, which costs less than storing vectors.
 """
 
 import argparse
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -32,7 +31,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from benchmarks.harness.script import add_number, at_least, markdown
+from benchmarks.harness.script import add_number
 from benchmarks.scores.words import answered, figures, read_sentences
 from tidybert import MaskFiller, load
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -64,24 +63,18 @@ from tidybert.training.runs.run_record import snapshot
 
 _EVERY: Final = 20
 _WORD_EMBEDDINGS: Final = "embeddings.word_embeddings.weight"
-_COLUMNS: Final = ("vocabulary", "tokens a word", "words of one token", "[UNK]", "float16")
 
 
-def prepare(parser: argparse.ArgumentParser) -> None:
+def small_prepare(parser: argparse.ArgumentParser) -> None:
     """Make what tidybert-small begins from: a MODEL with a smaller vocabulary, and its corpus.
 
     FOLDER/start is minilm with its most frequent tokens alone, and FOLDER/corpus the text in those
-    tokens.  The table compares vocabularies: tokens a word, the share of words that are one token,
-    that of [UNK] among the tokens, and the size of float16 weights with both heads of pre-training.
-    Every 20th document counts tokens, and others measure.  A step whose result exists is left out.
+    tokens.  Every 20th document counts tokens.  A step whose result exists is left out.
     """
     parser.add_argument("texts", nargs="+", type=Path, metavar="TEXTS", help="as build-corpus")
     parser.add_argument("--out", type=Path, required=True, help="folder of all results")
     parser.add_argument("--model", default="minilm", help="MODEL whose weights it begins with")
     add_number(parser, "size", 20_000, "tokens to keep")
-    parser.add_argument(
-        "--compare", type=at_least(1), nargs="*", default=[16_000], help="other sizes to measure"
-    )
     parser.add_argument("--held-out", type=float, default=0.005, help="share of the documents")
     given = parser.parse_args()
     origin = ModelDirectory.open(given.model)
@@ -98,36 +91,33 @@ def prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def write_start(origin: ModelDirectory, given: argparse.Namespace, directory: Path) -> None:
-    """Print the table of vocabularies, and write the MODEL with one of them."""
-    counted: list[str] = []
-    measured: list[str] = []
-    for number, document in enumerate(read_documents(given.texts)):
-        if number % _EVERY < 2:
-            (measured if number % _EVERY else counted).extend(document)
+    """Write the MODEL with the tokens that every 20th document has most often."""
+    counted = [
+        text
+        for number, document in enumerate(read_documents(given.texts))
+        if number % _EVERY == 0
+        for text in document
+    ]
     tokenizer = origin.tokenizer
     ids, _ = tokenizer.encode_flat(counted, add_special_tokens=False)
     counts = np.bincount(ids, minlength=tokenizer.vocab_size)
-    rows = []
-    for size in sorted({*given.compare, given.size, tokenizer.vocab_size}, reverse=True):
-        rows.append(
-            [f"{size:,}", *vocabulary_row(origin, kept_tokens(tokenizer, counts, size), measured)]
-        )
-    print("\n".join(markdown(list(_COLUMNS), rows)), flush=True)
     kept = kept_tokens(tokenizer, counts, given.size)
     state = dict(from_huggingface(origin.tensors(), origin.config).tensors)
     state[_WORD_EMBEDDINGS] = state[_WORD_EMBEDDINGS][torch.from_numpy(kept)]
+    fewer = BertTokenizer(
+        [tokenizer.vocabulary.id_to_token(int(each)) for each in kept],
+        tokenizer.do_lower_case,
+        strip_accents=tokenizer.strip_accents,
+        tokenize_chinese_chars=tokenizer.tokenize_chinese_chars,
+    )
     save_model_directory(
         directory, model_state=state, config=replace(origin.config, vocab_size=len(kept)),
-        tokenizer=with_tokens(tokenizer, kept), metadata=ModelMetadata(task="pretrain"),
-        architecture="BertModel",
+        tokenizer=fewer, metadata=ModelMetadata(task="pretrain"), architecture="BertModel",
     )  # fmt: skip
 
 
 def kept_tokens(tokenizer: BertTokenizer, counts: np.ndarray, size: int) -> np.ndarray:
-    """(size,) ids, rising: special tokens, the characters that occur, the most frequent others.
-
-    With its characters, every word that the counted texts have can still be written.
-    """
+    """(size,) ids, rising: special tokens, the characters that occur, the most frequent others."""
     tokens = tokenizer.vocabulary.tokens
     seen = {char for at in np.flatnonzero(counts) for char in tokens[at].removeprefix(CONTINUATION)}
     needed = np.array(
@@ -140,34 +130,7 @@ def kept_tokens(tokenizer: BertTokenizer, counts: np.ndarray, size: int) -> np.n
     return np.sort(order[:size])
 
 
-def vocabulary_row(origin: ModelDirectory, kept: np.ndarray, texts: Sequence[str]) -> list[str]:
-    """A row of the table, but for the size of the vocabulary."""
-    tokenizer = with_tokens(origin.tokenizer, kept)
-    words = [word for text in texts for word in text.split()]
-    ids, offsets = tokenizer.encode_flat(words, add_special_tokens=False)
-    with torch.device("meta"):
-        model = BertForPreTraining(replace(origin.config, vocab_size=len(kept)))
-    values = sum(each.numel() for each in model.parameters())
-    return [
-        f"{len(ids) / len(words):.3f}",
-        f"{np.mean(np.diff(offsets) == 1):.1%}",
-        f"{np.mean(ids == tokenizer.unk_token_id):.3%}",
-        f"{2 * values / 1e6:.1f} MB",
-    ]
-
-
-def with_tokens(tokenizer: BertTokenizer, kept: Iterable[int]) -> BertTokenizer:
-    """The tokenizer with some of its tokens, in their order."""
-    return BertTokenizer(
-        [tokenizer.vocabulary.id_to_token(int(each)) for each in kept],
-        tokenizer.do_lower_case,
-        strip_accents=tokenizer.strip_accents,
-        tokenize_chinese_chars=tokenizer.tokenize_chinese_chars,
-    )
-
-
 # --- the sentences of a step
-
 
 _NUM_SENTENCES: Final = np.array((1, 1, 1, 2, 3))
 """A text is so many sentences of a document, each number as likely as the others."""
@@ -178,10 +141,7 @@ _STEPS_AHEAD: Final = 2 * _MOST_PROCESSES
 
 
 class Sentences:
-    """Texts of a part of a corpus as rows, for the student and for the teacher.
-
-    Two numbers name a draw of texts: documents by their length, then sentences evenly.
-    """
+    """Texts of a part of a corpus, for student and teacher; two numbers name a draw of them."""
 
     def __init__(self, corpus: TokenCorpus, teacher: str, max_seq_length: int, seed: int) -> None:
         self.corpus = corpus
@@ -245,14 +205,12 @@ class DrawnAhead:
         self._following: dict[int, Future[Drawn]] = {}
 
     def take(self, step: int) -> Drawn:
-        """The texts of a step."""
         for each in range(step, min(step + _STEPS_AHEAD, self.num_steps)):
             if each not in self._following:
                 self._following[each] = self.pool.submit(_drawn_here, each, self.count)
         return self._following.pop(step).result()
 
     def close(self) -> None:
-        """End the processes."""
         self.pool.shutdown(cancel_futures=True)
 
 
@@ -278,15 +236,12 @@ def masked_texts(rows: Rows, mask: int, numbers: np.random.Generator) -> MaskedR
         first += length
     positions = torch.from_numpy(np.concatenate(chosen))
     return MaskedRows(
-        replace(rows, input_ids=rows.input_ids.index_fill(0, positions, mask)),
-        positions,
-        rows.input_ids[positions].long(),
-        torch.full((rows.num_sequences,), IGNORED),
-    )
+        replace(rows, input_ids=rows.input_ids.index_fill(0, positions, mask)), positions,
+        rows.input_ids[positions].long(), torch.full((rows.num_sequences,), IGNORED),
+    )  # fmt: skip
 
 
 # --- the teacher
-
 
 Device = torch.device | str
 
@@ -300,10 +255,9 @@ _PER_BATCH: Final = 50
 class Teaching:
     """Where the sentences and their vectors come from; recorded in arguments.json.
 
-    teacher: a MODEL.  teacher_weight: of the sum of both losses, beside those of words and pairs.
-    last_teacher_weight: the same in the last fifth of the steps, while the rate falls.
-    teacher_sentences: texts in each step, and as many with masked words.  fewer_share: of a step's
-    sequences, those that keep a random share of their masked words.
+    Weights are of the teacher's loss beside those of words and pairs, the last one in the last
+    fifth of the steps.  fewer_share: of a step's sequences, those that keep a random share of their
+    masks.
     """
 
     teacher: str
@@ -342,11 +296,9 @@ def with_masks(batch: MaskedRows, is_kept: Tensor) -> MaskedRows:
     rows, positions, labels = batch.rows, batch.masked_lm_positions, batch.masked_lm_labels
     ids = rows.input_ids.index_copy(0, positions[~is_kept], labels[~is_kept])
     return replace(
-        batch,
-        rows=replace(rows, input_ids=ids),
-        masked_lm_positions=positions[is_kept],
+        batch, rows=replace(rows, input_ids=ids), masked_lm_positions=positions[is_kept],
         masked_lm_labels=labels[is_kept],
-    )
+    )  # fmt: skip
 
 
 def fewer_masks(batch: MaskedRows, share: float, numbers: np.random.Generator) -> MaskedRows:
@@ -497,8 +449,6 @@ def _named(means: Tensor) -> dict[str, float]:
 
 
 # --- the command
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TaughtJob(PretrainingJob):
     """A pre-training that records its teacher."""
@@ -517,7 +467,7 @@ _DEFAULTS: Final = {
 }  # fmt: skip
 
 
-def main(parser: argparse.ArgumentParser) -> None:
+def small_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="what small_prepare wrote")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="new RUN")
     parser.add_argument("--start", type=Path, help="MODEL to begin with; default FOLDER/start")

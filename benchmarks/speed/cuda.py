@@ -6,7 +6,6 @@ cpu --tiny tries all of it without a GPU.
 """
 
 import argparse
-import importlib.util
 import json
 import math
 import os
@@ -59,7 +58,6 @@ class Outcome:
 
 
 def last_line(output: str) -> str:
-    """The last line that is not blank."""
     return next((line for line in reversed(output.splitlines()) if line.strip()), "")
 
 
@@ -93,9 +91,7 @@ def plan(device: str, tiny: bool, folder: Path, data: Path | None) -> list[Step]
     micro, half, per_step = (256, 256, 512) if tiny else (32_768, 65_536, 131_072)
     corpus, model = data or folder / "corpus", folder / "model"
     on = ("--device", device, *(("--threads", 1) if device == "cpu" else ()))
-    sides = {"transformers": ""}
-    if device != "cpu" and importlib.util.find_spec("flash_attn") is not None:
-        sides["transformers-flash"] = ", with flash-attn"
+    against = ("--against", "transformers")
 
     def check(name: str, *flags: object) -> tuple[str, ...]:
         words = ("-m", "benchmarks.speed.cuda", name, folder, "--size", size)
@@ -127,28 +123,20 @@ def plan(device: str, tiny: bool, folder: Path, data: Path | None) -> list[Step]
         pretrain(f"{whole} at {longer}", 90, "550,000 tokens/s", per_step, half, *none, *long),
         *[pretrain(f"{whole}, compiled", 150, "faster", per_step, half, *none, "--compile")]
         * (device != "cpu"),
-        *(
-            pretrain(f"{whole} beside transformers{how}", 110, "", per_step, half, *none,
-                     "--against", side)
-            for side, how in sides.items()
-        ),
+        pretrain(f"{whole} beside transformers", 110, "", per_step, half, *none, *against),
         Step(
             "the fast recipe, SIGTERM and --resume",
             check("resume", "--data", corpus, "--steps", 6 if tiny else 60, "--tokens", per_step),
             150, "no recompilation after the first batches, finite losses", last_line,
         ),
-        *(
-            Step(
-                f"fine-tuning {size} beside transformers{how}",
-                speed("finetune", "--model", model, "--steps", steps, "--against", side),
-                90, "at least 2 times", of_speed("examples"),
-            )
-            for side, how in sides.items()
+        Step(
+            f"fine-tuning {size} beside transformers",
+            speed("finetune", "--model", model, "--steps", steps, *against),
+            90, "at least 2 times", of_speed("examples"),
         ),
         Step(
             f"prediction with {size} beside transformers",
-            speed("infer", "--model", model, "--texts", folder / "texts.txt",
-                  "--against", "transformers"),
+            speed("infer", "--model", model, "--texts", folder / "texts.txt", *against),
             # Five processes load PyTorch, two of them transformers too.
             150, "3 times", of_speed("texts"),
         ),
@@ -197,7 +185,7 @@ def page(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(parser: argparse.ArgumentParser) -> int:
+def cuda(parser: argparse.ArgumentParser) -> int:
     parser.add_argument("--device", default="cuda", help="cuda, cuda:N or cpu")
     parser.add_argument("--tiny", action="store_true", help="smallest sizes, to try the script")
     parser.add_argument("--data", type=Path, help="corpus that build-corpus wrote")
@@ -217,8 +205,6 @@ def main(parser: argparse.ArgumentParser) -> int:
 
 
 # --- the steps that are no speed
-
-
 def prepare(given: argparse.Namespace) -> str:
     """FOLDER/corpus, FOLDER/model and FOLDER/texts.txt."""
     tokens = list(BertTokenizer.from_pretrained("tidybert-small").vocabulary.tokens)

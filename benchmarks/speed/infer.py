@@ -1,16 +1,16 @@
-"""Time texts to logits, by a classifier on MODEL: two sides, or a table of engines.
+"""Time texts to logits, by a classifier on MODEL, and texts to ids.
 
-transformers, ONNX Runtime and OpenVINO run batches of 32 texts that transformers' tokenizer pads to
-the longest.  The last two run transformers' model, exported to ONNX.  In int8 ONNX Runtime's own
-``quantize_dynamic`` rounds weights with a scale a channel; it rounds activations with one scale a
-batch, and OpenVINO computes that model too.  sentence-transformers makes vectors of [CLS], which go
-through the classifier's last layers here.
+transformers, ONNX Runtime and OpenVINO run batches of 32 texts, padded to the longest; the last two
+run transformers' model, exported to ONNX.  In int8 both run what ``quantize_dynamic`` makes, with a
+scale a channel of weights and one a batch of activations.  sentence-transformers makes vectors of
+[CLS], which go through the classifier's last layers here.
 """
 
 import argparse
 import copy
 import json
 import math
+import os
 import tempfile
 import time
 import warnings
@@ -36,6 +36,7 @@ from tidybert.inference.forward import answering_in, run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.tasks.classification import Classification
 from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.vocabulary import UNK_TOKEN
 
 BATCH_SIZE: Final = 32
 """The other sides' batches; ours are cut by tokens."""
@@ -242,7 +243,6 @@ def exported(directory: Path, precision: str) -> Path:
 
 # --- a side in a process of its own
 
-
 LOGITS_TOLERANCE: Final = 1e-4
 TF32_TOLERANCE: Final = 0.1
 """The same on a GPU, where both sides' products take TF32, each by its own kernels."""
@@ -258,8 +258,6 @@ _ENGINE_SIDES: Final = (
 
 
 # --- a side in a process of its own
-
-
 def measured(side: str, work: dict[str, Any]) -> dict[str, Any]:
     """Open a side in this process, and time its groups of texts and the lone ones."""
     texts = json.loads(Path(work["files"]).read_text())
@@ -306,8 +304,7 @@ def bench_sides(
 ) -> dict[str, Any]:
     """What ``take_rounds`` finds of the sides, each of them in a process of its own.
 
-    GROUP_in_order and GROUP_by_length are texts a second, ms_of_N_tokens_p50 and _p99 of one text.
-    ``found`` is what each side returned in its last round; ``lengths`` are of the first group.
+    GROUP_in_order and GROUP_by_length are texts a second; ``lengths`` are of the first group.
     """
     tokenizer, task = BertTokenizer.from_pretrained(directory), Classification(["0", "1"])
     texts: dict[str, Any] = {"groups": {}}
@@ -370,15 +367,10 @@ def sizes_of(medians: Mapping[str, Mapping[str, float]]) -> list[int]:
 
 
 # --- two sides
-
-
 def bench_inference(
     examples: Sequence[TextExample], sides: Sequence[str], given: argparse.Namespace
 ) -> dict[str, Any]:
-    """What ``bench_sides`` finds of the group "texts_per_second", and each side's ``mfu``.
-
-    Raises TidyBertError where the sides' logits in float32 differ.
-    """
+    """What ``bench_sides`` finds; TidyBertError where the sides' logits differ in float32."""
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "model"
         save_classifier(given.model, directory, given.max_seq_length)
@@ -406,10 +398,7 @@ def bench_inference(
 
 
 def difference(what: str, answers: Sequence[Any], most: float) -> float | None:
-    """The largest difference between two sides' answers; None for one side.
-
-    Raises TidyBertError where it is above ``most``, because they have not done the same work.
-    """
+    """The largest difference between two sides' answers, at most ``most``; None for one side."""
     if len(answers) < 2:
         return None
     largest = float(np.abs(np.subtract(*answers)).max())
@@ -425,11 +414,10 @@ def difference(what: str, answers: Sequence[Any], most: float) -> float | None:
 def infer(parser: argparse.ArgumentParser) -> None:
     """Time texts to logits, by a classifier with random weights on MODEL.
 
-    The other side runs batches of 32 texts, padded to the longest, once in the file's order and
-    once sorted by length, which leaves almost nothing to pad.  Then texts of 16, 62 and 128 tokens
-    come one at a time.  Both sides open one directory, and --precision int8 is for both.  On a GPU,
-    processes tokenise transformers' batches, which go over from pinned memory.  Times end when the
-    logits are in the host's memory.
+    The other side runs batches of 32 texts, once in the file's order and once sorted by length,
+    which leaves almost nothing to pad.  Then texts of 16, 62 and 128 tokens come one at a time.
+    --precision int8 is for both.  On a GPU, processes tokenise transformers' batches, which go over
+    from pinned memory.  Times end when the logits are in the host's memory.
     """
     script.add_against(parser, (*script.SIDES[1:], *ENGINES, SENTENCES))
     flags = "model rounds json device threads profile texts max-seq-length"
@@ -502,8 +490,7 @@ def engines(parser: argparse.ArgumentParser) -> None:
 
     The classifier is MODEL, trained on the first texts of SST-2 (--train 0: not trained, and not
     scored).  Each side answers SST-2's dev part and 300 texts of 128 tokens of Wikipedia, in the
-    file's order and sorted by length; then texts of 16, 62 and 128 tokens one at a time.  A side
-    that is not installed is left out, and a line says so.
+    file's order and sorted by length; then texts of 16, 62 and 128 tokens one at a time.
     """
     every = list(_ENGINE_SIDES)
     parser.add_argument("--sides", nargs="+", choices=every, default=every, metavar="SIDE")
@@ -533,3 +520,79 @@ def engines(parser: argparse.ArgumentParser) -> None:
     heads += ["first answer, s", "peak MiB", "score"]
     title = f"texts a second of {given.model}; ms of one text, p50 / p99"
     script.print_table(given, title, result, heads, rows)
+
+
+# --- texts to ids
+
+STATES: Final = ("cold", "running", "warm")
+_TIMED_SHARE: Final = 4
+
+
+def bench_tokenization(
+    model: str, lines: Sequence[str], *, rounds: int, against: str | None
+) -> dict[str, Any]:
+    """Megabytes of UTF-8 a second, ids only; the last quarter of the lines is timed."""
+    tokenizer = BertTokenizer.from_pretrained(model)
+    sides = ("ours", *(["tokenizers"] if against else []))
+    reference: Any = _reference(tokenizer) if against else None
+    start = len(lines) - max(1, len(lines) // _TIMED_SHARE)
+    earlier, lines = lines[:start], lines[start:]
+    megabytes = sum(len(line.encode()) for line in lines) / 1e6
+    ids: dict[str, Any] = {}
+
+    def rate(side: str, encode: Callable[..., Any]) -> float:
+        ids[side], seconds, _ = script.timed(partial(encode, lines, add_special_tokens=False))
+        return megabytes / seconds
+
+    def measure(side: str) -> dict[str, float]:
+        if side != "ours":
+            return dict.fromkeys(STATES, rate(side, reference.encode_batch_fast))
+        # A copy has an empty cache.
+        cold, running = copy.copy(tokenizer), copy.copy(tokenizer)
+        rates = {state: rate(side, cold.encode_batch) for state in ("cold", "warm")}
+        running.encode_batch(earlier, add_special_tokens=False)
+        return {**rates, "running": rate(side, running.encode_batch)}
+
+    found = script.take_rounds(sides, rounds, measure)
+    pairs = zip(ids["ours"], ids["tokenizers"], strict=True) if against else ()
+    return {
+        **found, "threads": 1, "lines": len(lines), "lines_seen_before": len(earlier),
+        "megabytes": megabytes,
+        "lines_differing": sum(mine.tolist() != other.ids for mine, other in pairs),
+    }  # fmt: skip
+
+
+def _reference(tokenizer: BertTokenizer) -> Any:
+    """Hugging Face's fast tokenizer with our vocabulary and settings, on one thread."""
+    # The library reads both when it first works: the first turns its threads off, the second leaves
+    # one to any part that would start them anyway.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    os.environ["RAYON_NUM_THREADS"] = "1"
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+    ids = {token: index for index, token in enumerate(tokenizer.vocabulary.tokens)}
+    pieces = models.WordPiece(vocab=ids, unk_token=UNK_TOKEN, max_input_chars_per_word=100)
+    reference = Tokenizer(pieces)
+    reference.normalizer = normalizers.BertNormalizer(
+        clean_text=True, handle_chinese_chars=tokenizer.tokenize_chinese_chars,
+        strip_accents=tokenizer.strip_accents, lowercase=tokenizer.do_lower_case,
+    )  # fmt: skip
+    reference.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return reference
+
+
+def tokenize(parser: argparse.ArgumentParser) -> None:
+    """Time text to ids on one thread, on English Wikipedia.
+
+    A cold tokenizer has seen nothing, a running one has seen other lines (as in the middle of a
+    corpus), and a warm one the same lines.  The other side is the tokenizers library, which
+    transformers' tokenizer runs on, by its fastest way.
+    """
+    script.add_against(parser)
+    given = script.parse(parser, "model rounds json", rounds=5)
+    source, lines = datasets.wikipedia_lines()
+    result = bench_tokenization(given.model, lines, rounds=given.rounds, against=given.against)
+    title = f"Tokenising {result['lines']:,} lines, {result['megabytes']:.1f} MB: {source}"
+    remarks = [f"lines whose ids differ: {result['lines_differing']:,}"] if given.against else []
+    rows = {f"MB/s, {state}": state for state in STATES}
+    script.print_speed(given, title, result, rows, remarks)

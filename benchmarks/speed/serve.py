@@ -23,13 +23,12 @@ from markupsafe import Markup
 
 from benchmarks.harness import datasets, script
 from benchmarks.speed import servers
-from benchmarks.speed.http_load import HOST, OK, Load, request, sent
 from benchmarks.speed.infer import difference, save_classifier
+from benchmarks.speed.servers import HOST, OK, Load, request, sent
 from benchmarks.speed.training import max_seq_length_for
 from tidybert.catalog import find_model
 from tidybert.errors import UsageError
 from tidybert.files.rows import count_of
-from tidybert.files.text_files import read_examples
 from tidybert.reporting.drawing import Frame, Picture, straight, text
 from tidybert.tokenization import BertTokenizer
 
@@ -46,10 +45,7 @@ _SHOWN: Final = {
 
 
 def bench_serving(texts: Sequence[str], given: argparse.Namespace) -> dict[str, Any]:
-    """What ``take_rounds`` finds of the servers; quantities of _SHOWN have _N for N clients.
-
-    Raises TidyBertError where a server fails or refuses a request, or the sides' answers differ.
-    """
+    """What ``take_rounds`` finds of the servers, whose answers must be the same; _N: N clients."""
     length, tokenizer = given.max_seq_length, BertTokenizer.from_pretrained(given.model)
     cut = [servers.cut_text(text, tokenizer, length) for text in texts]
     answers: dict[str, list[list[float]]] = {}
@@ -99,23 +95,18 @@ def serve(parser: argparse.ArgumentParser) -> None:
     """Time tidybert serve with 1, 8, 32 and 128 clients that send a text a request.
 
     Each round starts each server, times its first answer, and asks it with growing numbers of
-    clients from a process of its own.  The servers classify with random weights on MODEL.  The
-    other side is a FastAPI handler around transformers' pipeline as its guide for web servers shows
-    it: a text at a time, or with the guide's dynamic batching.  Beside infinity both servers answer
-    with the embeddings of MODEL.  It needs Linux.
+    clients.  The servers classify with random weights on MODEL.  The other side is a FastAPI
+    handler around transformers' pipeline as its guide shows it: a text at a time, or with dynamic
+    batching. Beside infinity both servers answer with the embeddings of MODEL.  It needs Linux.
     """
     script.add_against(parser, servers.OTHERS)
     script.add_number(parser, "requests", 400, "by number of clients; 8 a client at least")
     parser.add_argument("--infinity", default="infinity_emb", help="command of infinity-emb")
-    given = script.parse(parser, "model rounds json threads texts max-seq-length")
+    given = script.parse(parser, "model rounds json threads")
     if not Path("/proc/self/stat").exists():
         raise UsageError("serve reads /proc, which this system does not have")
-    if given.texts is None:
-        source, texts = datasets.mixed_texts()
-    else:
-        source = given.texts
-        texts = [one.text for one in read_examples(source, need_label=False)]
-    given.max_seq_length = max_seq_length_for(given.model, given.max_seq_length)
+    source, texts = datasets.mixed_texts()
+    given.max_seq_length = max_seq_length_for(given.model)
     result = bench_serving(texts, given)
     rows = {
         f"{name}, {count_of(number, 'client')}": f"{quantity}_{number}"
@@ -209,9 +200,8 @@ def picture(curves: Mapping[str, Curve]) -> Picture:
 def answer_times(parser: argparse.ArgumentParser) -> None:
     """Draw the answer time of tidybert serve against its load, in float32 and in int8.
 
-    For each server the script first measures the capacity: requests a second of 32 clients that
-    each wait for their answer.  Then requests come at fixed times, at growing shares of that
-    capacity, and a time counts from when its request was due.
+    The capacity is what 32 clients get that each wait for their answer.  Then requests come at
+    fixed times, at growing shares of it, and a time counts from when its request was due.
     """
     script.add_against(parser, (servers.TRANSFORMERS,))
     script.add_number(parser, "requests", 400, "at each share")
@@ -233,7 +223,6 @@ def answer_times(parser: argparse.ArgumentParser) -> None:
 
 
 # --- long loads
-
 
 PARTS: Final = 10
 SHARE_OF_CAPACITY: Final = 0.8
@@ -329,11 +318,9 @@ def soak_failures(found: Mapping[str, Any]) -> list[str]:
 def serving_soak(parser: argparse.ArgumentParser) -> None:
     """A long load on tidybert serve, and three times as many requests as it can answer.
 
-    The script measures the capacity with 32 clients that each wait for their answer.  Then it sends
-    --requests at 80% of that, in ten parts: none may fail, and resident memory may grow by less
-    than 5%.  Then it sends three times the capacity for --overload-seconds: every request is
-    answered or gets 429, and those that are taken wait no longer than the queue of 128 inputs
-    allows.
+    --requests come at 80% of the capacity, in ten parts: none may fail, and memory may grow by less
+    than 5%.  Then three times the capacity comes for --overload-seconds: every request is answered
+    or gets 429, and those that are taken wait no longer than the queue of 128 inputs allows.
     """
     script.add_number(parser, "requests", 100_000, "requests below capacity")
     script.add_number(parser, "capacity-requests", 1000, "to measure capacity")
@@ -456,11 +443,10 @@ def troubled(model: str, requests: int, num_workers: int, every_seconds: float) 
 def serving_trouble(parser: argparse.ArgumentParser) -> None:
     """A long load on tidybert serve while workers are killed, models reloaded, clients misbehave.
 
-    The script sends --requests at 80% of the capacity, in ten parts.  Meanwhile a worker is killed
-    with -9 each minute, the models are opened again each minute, and each second a client sends
-    half of a request and waits, or a whole one and hangs up.  A client whose connection is lost, or
-    that gets 429 or 503, sends its request again.  Each request must be answered in the end, and
-    memory may not grow.  It needs Linux.
+    --requests come at 80% of the capacity, in ten parts.  Each minute a worker is killed with -9
+    and the models are opened again; each second a client sends half of a request and waits, or a
+    whole one and hangs up.  A client that lost its connection, or gets 429 or 503, sends again.
+    Each request must be answered in the end, and memory may not grow.  It needs Linux.
     """
     script.add_number(parser, "requests", 100_000, least=PARTS)
     script.add_number(parser, "workers", 2, "of the server", least=2)

@@ -53,8 +53,6 @@ class FinetuneWork(datasets.Settings):
     """Do not train the embeddings and this many of the lowest layers."""
     precision: Precision = "float32"
     device: str = "cpu"
-    attention: str = "sdpa"
-    """transformers' attn_implementation."""
     profiled_steps: int = 0
     """The last steps, which run under the profiler and are not timed; ``max_steps`` counts them."""
     seed: int = 1
@@ -66,7 +64,6 @@ class FinetuneWork(datasets.Settings):
 
     @property
     def task(self) -> str:
-        """TASK."""
         return datasets.JOBS[self.job].task
 
     def read(self) -> tuple[Any, list[Any], list[Any]]:
@@ -166,8 +163,6 @@ def with_dropout(work: FinetuneWork, rate: float | None) -> Iterator[FinetuneWor
 
 
 # --- a side in a process of its own
-
-
 def measure(side: str, given: dict[str, Any]) -> dict[str, Any]:
     """Train and score: what ``time_steps`` takes, "metrics" and "seconds" (of training only)."""
     work = FinetuneWork(**given)
@@ -198,8 +193,6 @@ def _train_ours(work: FinetuneWork) -> dict[str, Any]:
 
 
 # --- a speed
-
-
 def bench_finetuning(
     work: FinetuneWork,
     *,
@@ -208,10 +201,7 @@ def bench_finetuning(
     rounds: int = 3,
     dropout: float | None = None,
 ) -> dict[str, Any]:
-    """What ``time_steps`` finds in so many steps of the work after a warm-up; nothing is scored.
-
-    With frozen layers it times the second epoch, which has as many.
-    """
+    """``time_steps`` of so many steps after a warm-up; of a second epoch with frozen layers."""
     untimed = steps.UNTIMED_STEPS if work.device == "cpu" else steps.MOST_WARM_UP_STEPS
     if work.freeze_layers:
         # The first epoch computes the states that later epochs reuse.
@@ -246,7 +236,7 @@ def finetune(parser: argparse.ArgumentParser) -> None:
     # A wrong argument is reported here, before a process would fail with a traceback.
     work.arguments()
     shown = "bfloat16" if is_mixed(given.precision, torch.device(given.device)) else "float32"
-    sides = script.sides_against(given.against, given.device)
+    sides = script.sides_against(given.against)
     settings = {"num_steps": given.steps, "rounds": given.rounds, "dropout": given.dropout}
     result = bench_finetuning(work, sides=sides, **settings)
     title = f"Fine-tuning: {given.steps} steps of {work.train_batch_size} texts of {job}"
@@ -254,7 +244,6 @@ def finetune(parser: argparse.ArgumentParser) -> None:
 
 
 # --- pre-training
-
 
 _CORPUS_LINES: Final = 8000
 # Padded rows at once on a GPU, as many as ours: all logits of a whole step would not fit.
@@ -281,8 +270,6 @@ class PretrainWork:
     micro_batch: int | str | None = None
     """As pretrain takes it; the other side divides a step into parts only on a GPU."""
     precision: Precision = "auto"
-    attention: str = "sdpa"
-    """transformers' attn_implementation."""
     profiled_steps: int = 0
     """Further steps, which run under the profiler and are not timed."""
 
@@ -335,13 +322,11 @@ def measure_pretraining(side: str, given: dict[str, Any]) -> dict[str, Any]:
     peak = peak_flops(device, mixed=is_mixed(work.precision, device))
     per_token = flops_per_token(work.config(instances.corpus), work.max_seq_length, share)
     return {
-        **result,
-        "step_counts": counts,
+        **result, "step_counts": counts,
         "share_of_padding": 1 - sum(counts) / (sum(map(len, batches)) * work.max_seq_length),
-        "instances_per_second": sum(counts) / seconds,
-        "peak_rate": peak and peak / per_token,
+        "instances_per_second": sum(counts) / seconds, "peak_rate": peak and peak / per_token,
         "threads": torch.get_num_threads(),
-    }
+    }  # fmt: skip
 
 
 def train_ours(work: PretrainWork) -> dict[str, Any]:
@@ -373,11 +358,9 @@ def train_theirs(work: PretrainWork, instances: Any, batches: Sequence[Any]) -> 
     tokenizer = transformers.AutoTokenizer.from_pretrained(corpus.directory)
     # On CUDA, sdpa is the memory-efficient kernel: PyTorch's flash attention takes no mask.
     settings = {
-        **work.config(corpus).to_dict(),
-        "attn_implementation": work.attention,
-        "hidden_dropout_prob": work.dropout,
-        "attention_probs_dropout_prob": work.dropout,
-    }
+        **work.config(corpus).to_dict(), "attn_implementation": "sdpa",
+        "hidden_dropout_prob": work.dropout, "attention_probs_dropout_prob": work.dropout,
+    }  # fmt: skip
     model = transformers.BertForPreTraining(transformers.BertConfig(**settings))
     cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
     dataset: list[dict[str, Any]] = []
@@ -437,7 +420,7 @@ def pretrain(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compile", action="store_true", help="torch.compile on both sides")
     what = "the first 3 do not count"
     given = steps.parse_training(parser, "", steps=20, least=4, what=what)
-    sides = script.sides_against(given.against, given.device)
+    sides = script.sides_against(given.against)
     with tempfile.TemporaryDirectory() as folder:
         source = given.data
         if source is None:

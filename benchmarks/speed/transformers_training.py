@@ -1,8 +1,7 @@
 """transformers' side of a training: its Trainer on our batches, and its fine-tuning of each task.
 
-The optimizer has the settings of our side.  Models, tokenizer, encodings and padding collators
-follow transformers' examples run_glue.py, run_swag.py, run_ner.py and run_qa.py.  Our decoders read
-its logits, so that both sides are scored alike.
+Models, encodings and collators follow transformers' run_glue.py, run_swag.py, run_ner.py and
+run_qa.py.  Our decoders read its logits, so that both sides are scored alike.
 """
 
 import tempfile
@@ -25,7 +24,6 @@ _SCORED_AT_ONCE: Final = 32
 _IGNORED: Final = -100
 
 Items = list[dict[str, Any]]
-"""What a data set has for examples, or windows of them."""
 
 
 def train_in_order(
@@ -40,8 +38,7 @@ def train_in_order(
 ) -> dict[str, Any]:
     """Train transformers' model in place, one step for each batch of places in the data set.
 
-    ``work`` is a FinetuneWork or a PretrainWork; ``settings`` are other TrainingArguments.  On a
-    GPU, processes make the batches, which go over from pinned memory.  The gradients of
+    On a GPU, processes make the batches, which go over from pinned memory.  The gradients of
     ``num_parts`` parts of a batch add up to a step.
     """
     device, profiled = torch.device(work.device), work.profiled_steps
@@ -104,7 +101,7 @@ class TaskSide:
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
         # Other models have their number of logits.
         given = {"num_labels": len(self.names) or 1} if "Classification" in self.kind else {}
-        self.model = auto.from_pretrained(directory, attn_implementation=work.attention, **given)
+        self.model = auto.from_pretrained(directory, attn_implementation="sdpa", **given)
         self.model.config.problem_type = task.problem_type
         self.collate = self.collator(self.tokenizer)
 

@@ -1,11 +1,16 @@
-"""Sentence vectors: trained and computed beside sentence-transformers, searched and indexed."""
+"""Sentence vectors: trained, computed, searched and indexed, and many files on a cluster."""
 
 import argparse
 import json
+import lzma
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
-from itertools import count
+from itertools import count, cycle, islice
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Final
@@ -16,13 +21,21 @@ import torch
 import tidybert
 from benchmarks.harness import datasets, script
 from tidybert.catalog import find_model
+from tidybert.cluster.file_job import run_job
+from tidybert.cluster.input_files import input_files
+from tidybert.files.reading import ReadReport
 from tidybert.files.text_examples import TextExample
+from tidybert.files.text_files import SUFFIXES
 from tidybert.inference.answer_files import Layout, format_of, write_vectors
 from tidybert.inference.embedding import Embedder
+from tidybert.inference.text_jobs import EmbedJob
 from tidybert.modeling.kernels.linear import product
 from tidybert.modeling.kernels.threads import map_on_threads
 from tidybert.search.index_files import rounded, write_index
 from tidybert.search.nearest_vectors import DTYPES, top_k
+from tidybert.storage.atomic_files import file_sha256
+from tidybert.system.cores import available_cores
+from tidybert.system.reporter import Reporter
 from tidybert.tasks.labelled_examples import load_data
 from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.tokenization import BertTokenizer
@@ -40,9 +53,8 @@ Rows = Sequence[tuple[Any, ...]]
 
 def stsb(part: str) -> Rows:
     """Pairs of STS-B with scores from 0 to 1."""
-    (file,) = (datasets.data_folder() / "glue" / "STS-B").glob(f"*{part}*.csv")
-    rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
-    return [(row[5], row[6], float(row[4]) / 5) for row in rows]
+    examples = datasets.examples_of("STS-B", part)
+    return [(one.text, one.text_pair, float(one.label) / 5) for one in examples]
 
 
 def squad(part: str) -> Rows:
@@ -99,8 +111,6 @@ def score(model: str | Path, data: str, max_seq_length: int) -> float:
 
 
 # --- training
-
-
 def train(side: str, work: dict[str, Any]) -> dict[str, float]:
     """Train on one side, save into work["out"], and return the seconds of the training."""
     torch.set_num_threads(work["threads"])
@@ -262,7 +272,6 @@ def encode(parser: argparse.ArgumentParser) -> None:
 
 # --- search
 
-
 WIDTH: Final = 384
 TOP_K: Final = 10
 QUERIES: Final = (1, 32)
@@ -341,11 +350,10 @@ def recalls(model: str) -> dict[str, float]:
 def search(parser: argparse.ArgumentParser) -> None:
     """Time exact search over random vectors, and indexing beside embedding.
 
-    Without --texts and --recall it times ``top_k`` for one query and for 32, of each type, with
-    what the machine reads and multiplies beside.  Processor time, divided by the threads, is what a
-    search would take on cores of its own.  --texts indexes so many lines of Wikipedia and embeds
-    the same into a file, in turn.  --recall counts how many of the ten nearest texts of BANKING77
-    each type still finds.
+    It times ``top_k`` for one query and for 32, of each type, with what the machine reads and
+    multiplies beside.  Processor time is divided by the threads.  --texts indexes so many lines of
+    Wikipedia and embeds the same into a file, in turn.  --recall counts how many of the ten nearest
+    texts of BANKING77 each type still finds.
     """
     script.add_number(parser, "vectors", 1_000_000, "random vectors")
     script.add_number(parser, "texts", None, "time indexing so many texts")
@@ -368,3 +376,102 @@ def search(parser: argparse.ArgumentParser) -> None:
         title = f"{given.vectors:,} vectors of {WIDTH}, top {TOP_K}, milliseconds"
         heads = ["", "best", "median", "processor"]
         script.print_table(given, title, result, heads, rows)
+
+
+# --- many files on a cluster
+@contextmanager
+def folder_of(contents: Sequence[str], suffix: str) -> Iterator[Path]:
+    """A folder whose folder "in" has these files."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        (root / "in").mkdir()
+        for number, content in enumerate(contents):
+            (root / "in" / f"{number:04}{suffix}").write_text(content)
+        yield root
+
+
+def bench_embedding(given: argparse.Namespace) -> dict[str, Any]:
+    """ "rows/s" from the first rows on, their seconds, and MiB of the process or largest worker."""
+    _, lines = datasets.wikipedia_lines(given.texts)
+    cut = (each[: given.characters] for each in islice(cycle(lines), given.texts))
+    rows = [json.dumps({"text": each}) + "\n" for each in cut]
+    work = EmbedJob(model=given.model, options={"precision": "float32"})
+
+    def measure(side: str) -> dict[str, float]:
+        first: tuple[float, int] | None = None
+        begun, most_mib = time.perf_counter(), 0.0
+
+        def advance(num_rows: int) -> None:
+            nonlocal first, most_mib
+            if num_rows and first is None:
+                first = time.perf_counter(), num_rows
+            is_ray = side == "local Ray"
+            for path in Path("/proc").glob(f"{'[0-9]*' if is_ray else 'self'}/cmdline"):
+                # A process may end meanwhile.
+                with suppress(OSError):
+                    if not is_ray or b"_RayWorker" in path.read_bytes():
+                        most_mib = max(most_mib, script.memory_mib(path.parent.name, "VmRSS"))
+
+        with tempfile.TemporaryDirectory(dir=root) as out:
+            if side == "one process":
+                opened, done = work.load(), 0
+                for file in files:
+                    source, target = Path(file.path), Path(out) / f"{file.name}{work.suffix}"
+                    written = work.write_file(
+                        opened, source, target, ReadReport(), Reporter(advance=advance)
+                    )
+                    done += written.num_texts
+            else:
+                job = partial(run_job, work, files, Path(out) / "ray", cluster="local")
+                done = job(reporter=Reporter(advance=advance)).num_rows
+        assert first is not None
+        rate = (done - first[1]) / (time.perf_counter() - first[0])
+        return {"rows/s": rate, "first rows": first[0] - begun, "MiB": most_mib}
+
+    parts = ["".join(rows[at :: given.files]) for at in range(given.files)]
+    with folder_of(parts, ".jsonl") as root:
+        files = input_files(str(root / "in"), SUFFIXES)
+        # The ratio is the first side's to the second.
+        return script.take_rounds(("local Ray", "one process"), given.rounds, measure)
+
+
+def bench_corpus(given: argparse.Namespace) -> dict[str, Any]:
+    """Megabytes of text a second of build-corpus, with a process a core and on Ray."""
+    paths = sorted((datasets.data_folder() / "corpus").glob("wiki*.xz"))
+    text = b"\n\n".join(lzma.decompress(path.read_bytes()) for path in paths).decode()
+    documents = text.split("\n\n")
+    parts = ["\n\n".join(documents[at :: given.files]) + "\n" for at in range(given.files)]
+    megabytes = sum(len(part.encode()) for part in parts) / 1e6
+    shards: set[tuple[str, ...]] = set()
+
+    def measure(side: str) -> dict[str, float]:
+        with tempfile.TemporaryDirectory(dir=root) as folder:
+            command = [sys.executable, "-m", "tidybert", "build-corpus", str(root / "in")]
+            command += ["--vocab", "minilm", "--out", f"{folder}/corpus", "--quiet"]
+            command += ["--cluster", "local"] if side == "local Ray" else []
+            _, seconds, _ = script.timed(partial(subprocess.run, command, check=True))
+            shards.add(tuple(map(file_sha256, sorted(Path(folder).glob("corpus/train-*")))))
+        assert len(shards) == 1, "the shards differ"
+        return {"MB/s": megabytes / seconds, "seconds": seconds}
+
+    with folder_of(parts, ".txt") as root:
+        alone = f"{available_cores()} processes"
+        return script.take_rounds(("local Ray", alone), given.rounds, measure)
+
+
+def cluster(parser: argparse.ArgumentParser) -> None:
+    """Time a job over many files on a local Ray beside one process.
+
+    The first embeds lines of Wikipedia; rates begin with the first rows, so they leave out Ray's
+    start and the loading.  With --characters texts are cut, and come again where Wikipedia has
+    fewer.  --corpus runs build-corpus on the data folder's Wikipedia, from its start to its end.
+    """
+    script.add_number(parser, "texts", 20_000, "to embed", least=10)
+    script.add_number(parser, "files", 10, "to spread them over")
+    script.add_number(parser, "characters", None, "of each text at most")
+    parser.add_argument("--corpus", action="store_true", help="time build-corpus")
+    given = script.parse(parser, "model rounds json")
+    result = bench_corpus(given) if given.corpus else bench_embedding(given)
+    what = "build-corpus, equal shards" if given.corpus else f"{given.texts:,} texts"
+    rows = {name: name for name in next(iter(result["medians"].values()))}
+    script.print_speed(given, f"{what}, {given.files} files", result, rows)

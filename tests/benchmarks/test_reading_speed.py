@@ -16,13 +16,14 @@ from benchmarks.harness.script import SIDES
 from benchmarks.speed import infer
 from benchmarks.speed.infer import (
     SENTENCES,
+    STATES,
     Logits,
     Run,
+    bench_tokenization,
     open_side,
     packages_of,
     save_classifier,
 )
-from benchmarks.speed.tokenize import STATES, bench_tokenization
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.predictor import Predictor

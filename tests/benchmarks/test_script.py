@@ -11,7 +11,6 @@ import pytest
 
 from benchmarks.__main__ import SCRIPTS, first_line
 from benchmarks.harness.script import (
-    FLASH_SIDE,
     SIDES,
     Results,
     markdown,
@@ -21,7 +20,6 @@ from benchmarks.harness.script import (
     sides_against,
     take_rounds,
 )
-from benchmarks.harness.steps import settings_of
 from tidybert.errors import UsageError
 
 
@@ -90,24 +88,15 @@ def test_a_side_that_is_not_installed(absent: str, monkeypatch: pytest.MonkeyPat
         sides_against("transformers")
 
 
-def test_flash_attention_needs_a_gpu() -> None:
-    given = {"precision": "auto", "device": "cuda", "threads": None, "profiled": True}
-    for against, attention in ((None, "sdpa"), (FLASH_SIDE, "flash_attention_2")):
-        settings = settings_of(Namespace(against=against, **given))
-        assert settings["attention"] == attention
-    with pytest.raises(UsageError, match="flash-attn: install it"):
-        sides_against(FLASH_SIDE, "cpu")
-
-
 def test_without_a_name_every_script_has_its_line(
     run_script: Callable[..., int], capsys: Any
 ) -> None:
     assert run_script() == 0
     out = capsys.readouterr().out
     for scripts in SCRIPTS.values():
-        for name, place in scripts.items():
+        for name, module in scripts.items():
             assert f"  {name} " in out
-            assert len(first_line(place)) > 20
+            assert len(first_line(name, module)) > 20
     assert run_script("infre") == 2
 
 

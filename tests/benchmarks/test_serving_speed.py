@@ -13,16 +13,20 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import datasets
-from benchmarks.speed import http_load, serve, servers
-from benchmarks.speed.http_load import (
+from benchmarks.speed import serve, servers
+from benchmarks.speed.servers import (
     HOST,
     Asked,
     Load,
+    Running,
+    Side,
+    cut_text,
+    other_side,
+    our_side,
     run_in_batches,
     run_load,
     run_singly,
 )
-from benchmarks.speed.servers import Running, Side, cut_text, other_side, our_side
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.tokenization import BertTokenizer
 
@@ -336,7 +340,7 @@ def test_what_fails_in_a_soak() -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 @pytest.mark.usefixtures("in_process")
 def test_a_short_soak(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert serve.sent is http_load.sent
+    assert serve.sent is servers.sent
     monkeypatch.setattr(serve, "PARTS", 2)
     monkeypatch.setattr(serve, "CONNECTIONS", 20)
     monkeypatch.setattr(datasets, "mixed_texts", lambda: ("texts", ["the cat", "a red hen"]))

@@ -58,7 +58,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path, texts: Path, tiny_model: Path, run_script: Script) -> Path:
     """What small_prepare writes, with the tiny model as the origin."""
-    given = ("--model", tiny_model, "--size", KEPT, "--compare", KEPT, "--held-out", 0.1)
+    given = ("--model", tiny_model, "--size", KEPT, "--held-out", 0.1)
     assert run_script("small_prepare", texts, "--out", tmp_path / "made", *given) == 0
     return tmp_path / "made"
 

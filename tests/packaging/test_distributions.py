@@ -14,14 +14,14 @@ ROOT = Path(__file__).parents[2]
 BUILD = """
 import sys
 from setuptools import build_meta
-out = sys.argv.pop()
-build_meta.build_wheel(out)
-build_meta.build_sdist(out)
+out = sys.argv.pop(1)
+for kind in sys.argv[1:]:
+    getattr(build_meta, f"build_{kind}")(out)
 """
 
 
-def build(folder: Path) -> tuple[Path, Path]:
-    """The wheel and the sdist of a copy of the sources."""
+def build(folder: Path, *kinds: str) -> list[Path]:
+    """Of a copy of the sources a wheel, an sdist, or both."""
     source, out = folder / "source", folder / "out"
     out.mkdir(parents=True)
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
@@ -29,7 +29,7 @@ def build(folder: Path) -> tuple[Path, Path]:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy2(ROOT / name, source / name)
     found = subprocess.run(
-        [sys.executable, "-c", BUILD, out],
+        [sys.executable, "-c", BUILD, out, *kinds],
         cwd=source,
         env={**os.environ, "SOURCE_DATE_EPOCH": "1700000000"},
         capture_output=True,
@@ -37,17 +37,18 @@ def build(folder: Path) -> tuple[Path, Path]:
         check=False,
     )
     assert found.returncode == 0, found.stderr
-    (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
-    return wheel, sdist
+    # The sdist's suffix comes first.
+    return sorted(out.iterdir(), key=lambda path: path.suffix)
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("built"))[0]
+    (built,) = build(tmp_path_factory.mktemp("built"), "wheel")
+    return built
 
 
 def test_the_wheel_has_the_same_bytes_each_time(wheel: Path, tmp_path: Path) -> None:
-    again, sdist = build(tmp_path)
+    sdist, again = build(tmp_path, "wheel", "sdist")
 
     assert again.read_bytes() == wheel.read_bytes()
     with tarfile.open(sdist) as archive:
