@@ -37,7 +37,7 @@ from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.heads import BertForMaskedLM
 from tidybert.reporting.drawing import Picture
 from tidybert.tasks.answer import Tagged
-from tidybert.tasks.targets import Target, log_odds
+from tidybert.tasks.targets import Explained, Target, log_odds
 from tidybert.tasks.task import Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.tokenizer import Encoding, Span
@@ -107,7 +107,7 @@ def find_target(
     with torch.no_grad():
         logits = outputs(batch, None)
     piece = None if at is None else pieces_at(encoding, at, "at")[0]
-    found = task.target(logits, encoding, batch.features[0], label, piece)
+    found = task.target(Explained(logits, encoding, batch.features[0], label, piece))
     return ModelTarget(**vars(found), outputs=outputs)
 
 

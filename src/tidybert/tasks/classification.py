@@ -21,11 +21,10 @@ from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import ClassScores, classification_metrics
 from tidybert.tasks.answer import Classified
 from tidybert.tasks.answers import Floats, Indices, Judgement, only_numbers, softmax
-from tidybert.tasks.targets import Target, class_target
+from tidybert.tasks.targets import Explained, Target, class_target
 from tidybert.tasks.task import labels_of, refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import ClassOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask
-from tidybert.tokenization.tokenizer import Encoding
 
 
 class ClassAnswers(TextAnswers["Classification"]):
@@ -163,15 +162,8 @@ class Classification(TextTask):
     ) -> Tensor:
         return softmax_divergence(outputs, taught, temperature)
 
-    def target(
-        self,
-        logits: Tensor,
-        encoding: Encoding,
-        features: Features,
-        label: str | None,
-        piece: int | None,
-    ) -> Target:
-        chosen = self.chosen_label(label, logits[0])
+    def target(self, asked: Explained) -> Target:
+        chosen = self.chosen_label(asked.label, asked.logits[0])
         return class_target(self.names[chosen], chosen, self.temperature)
 
     def calibrated(self, answers: ClassAnswers) -> Self:

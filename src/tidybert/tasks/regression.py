@@ -22,11 +22,10 @@ from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import NumberScores, regression_metrics
 from tidybert.tasks.answer import Scored
 from tidybert.tasks.answers import Indices, Judgement
-from tidybert.tasks.targets import Target
+from tidybert.tasks.targets import Explained, Target
 from tidybert.tasks.task import labels_of
 from tidybert.tasks.task_options import TextOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask, label_of
-from tidybert.tokenization.tokenizer import Encoding
 
 
 class ScoreAnswers(TextAnswers["Regression"]):
@@ -135,14 +134,7 @@ class Regression(TextTask):
     ) -> Tensor:
         return (outputs - taught)[:, 0].square()
 
-    def target(
-        self,
-        logits: Tensor,
-        encoding: Encoding,
-        features: Features,
-        label: str | None,
-        piece: int | None,
-    ) -> Target:
-        if label is not None:
+    def target(self, asked: Explained) -> Target:
+        if asked.label is not None:
             raise UsageError(f"{param('target')}: a model that gives scores has no labels")
         return Target("score", (), lambda each: each[:, 0, 0])

@@ -13,12 +13,12 @@ from tidybert.cli.flags import takes
 from tidybert.cli.output import note_reading, print_answers, print_json, print_line
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
-from tidybert.inference.options import LongestLengthOption, PairOptions
+from tidybert.inference.options import PairOptions
 from tidybert.options import values_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextSentenceFlags(LongestLengthOption, flags.AnswerFlags, flags.JsonFlag):
+class NextSentenceFlags(PairOptions, flags.AnswerFlags, flags.JsonFlag):
     file: str | None = None
     """``--file FILE``: Pairs instead of A and B, each answered by a JSON line; - reads stdin."""
 

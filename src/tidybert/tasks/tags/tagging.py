@@ -45,11 +45,10 @@ from tidybert.tasks.tags.tag_files import (
     shown_entities,
     untagged,
 )
-from tidybert.tasks.targets import Target, class_target
+from tidybert.tasks.targets import Explained, Target, class_target
 from tidybert.tasks.task import Task, refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import WindowOptions
 from tidybert.tokenization import BertTokenizer
-from tidybert.tokenization.tokenizer import Encoding
 
 # Features of tagged sentences: windows over the pieces of words, and where each word is read.
 #
@@ -456,22 +455,15 @@ class Tagging(Task[TaggedExample]):
         starts = np.cumsum([len(one.place.words) for one in batch.features[:-1]]).tolist()
         return torch.stack([each.sum() / max(1, len(each)) for each in words.tensor_split(starts)])
 
-    def target(
-        self,
-        logits: Tensor,
-        encoding: Encoding,
-        features: Features,
-        label: str | None,
-        piece: int | None,
-    ) -> Target:
+    def target(self, asked: Explained) -> Target:
         """The tag of one word, which the model reads at the word's first piece."""
-        if piece is None:
+        if asked.piece is None:
             raise UsageError(
                 f"the model tags each word: name the characters of one with {param('at')}, such as "
                 "(0, 5)"
             )
-        row = max(row for row in features.place.rows.tolist() if row <= piece)
-        chosen = self.chosen_label(label, logits[row])
+        row = max(row for row in asked.features.place.rows.tolist() if row <= asked.piece)
+        chosen = self.chosen_label(asked.label, asked.logits[row])
         return class_target(self.names[chosen], chosen, self.temperature, (row,))
 
     def calibrated(self, answers: TagAnswers) -> Self:
