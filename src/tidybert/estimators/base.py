@@ -88,49 +88,27 @@ def warn_of_truncation(
 # The examples that ``fit`` measures on: given by the caller, or held out of X.
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """The arguments of ``fit`` about the examples to measure on.
-
-    Args:
-        examples: those of X_val and y_val; None where these were not given.
-        groups: (n,) the group of each example of X; a group is never on both sides.
-    """
-
-    examples: Sequence[Any] | None = None
-    groups: npt.NDArray[Any] | None = None
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The examples to train on and those to measure on; ``places`` of the latter in X, (d,)."""
-
-    train: Sequence[Any]
-    dev: Sequence[Any] | None
-    places: npt.NDArray[np.int64]
-
-
 def read_held_out(
-    X_val: Any, y_val: Any, groups: Any, num_examples: int, read: Callable[[Any, Any], list[Any]]
-) -> HeldOut:
-    """The arguments of ``fit``; ``read`` makes examples of X_val and y_val.
+    X_val: Any, y_val: Any, read: Callable[[Any, Any], list[Any]]
+) -> list[Any] | None:
+    """The examples that ``read`` makes of X_val and y_val; None where these were not given.
 
-    Raises DataError for one without the other, and for groups of another number than the examples.
+    Raises DataError for one without the other.
     """
     if (X_val is None) != (y_val is None):
         given, missing = ("X_val", "y_val") if y_val is None else ("y_val", "X_val")
         raise DataError(f"{given} was given without {missing}: give both, or none")
-    examples = None
-    if X_val is not None:
-        try:
-            examples = read(X_val, y_val)
-        except DataError as error:
-            error.args = (f"in X_val and y_val: {error.message}",)
-            raise
-    return HeldOut(examples, _read_groups(groups, num_examples))
+    if X_val is None:
+        return None
+    try:
+        return read(X_val, y_val)
+    except DataError as error:
+        error.args = (f"in X_val and y_val: {error.message}",)
+        raise
 
 
-def _read_groups(groups: Any, num_examples: int) -> npt.NDArray[Any] | None:
+def read_groups(groups: Any, num_examples: int) -> list[Hashable] | None:
+    """The group of each example of X; a group is never on both sides.  DataError for other n."""
     if groups is None:
         return None
     found = np.asarray(groups)
@@ -139,48 +117,47 @@ def _read_groups(groups: Any, num_examples: int) -> npt.NDArray[Any] | None:
             f"groups has the shape {found.shape}: expected ({num_examples},), one group for each "
             "example of X"
         )
-    return found
+    return found.tolist()  # type: ignore[no-any-return]
 
 
 def choose_parts(
     task: AnyTask,
     examples: Sequence[Any],
-    held_out: HeldOut,
+    dev: Sequence[Any] | None,
+    groups: Sequence[Hashable] | None,
     fraction: float | None,
     arguments: TrainingArguments,
-) -> Parts:
-    """The parts of the examples, whose rows are their places in X.
+) -> tuple[Sequence[Any], Sequence[Any] | None, npt.NDArray[np.int64]]:
+    """The examples to train on, those to measure on, and the places of these in X, (d,).
 
-    ``fraction``: the share to hold out; None: a tenth for groups, else as ``tidybert.finetune``.
+    ``dev`` was given beside ``examples``, whose rows are their places in X.  ``fraction``: the
+    share to hold out; None: a tenth for groups, else as ``tidybert.finetune``.
     """
-    if fraction is None and held_out.examples is not None:
+    if fraction is None and dev is not None:
         fraction = 0.0
     if fraction is None:
-        has_groups = held_out.groups is not None
-        fraction = SHARE_HELD_OUT if has_groups else share_by_rule(len(examples), arguments)
-    if held_out.groups is not None and not fraction:
+        fraction = SHARE_HELD_OUT if groups is not None else share_by_rule(len(examples), arguments)
+    if groups is not None and not fraction:
         raise UsageError(
             "groups decide which examples are held out: set validation_fraction, for example to "
             "0.1, or leave groups out"
         )
-    if held_out.examples is not None and fraction:
+    if dev is not None and fraction:
         raise UsageError(f"validation_fraction is {fraction} and X_val was given: give one of them")
     if not fraction:
-        return Parts(examples, held_out.examples, np.empty(0, dtype=np.int64))
+        return examples, dev, np.empty(0, dtype=np.int64)
     if not 0 < fraction < 1:
         raise UsageError(f"validation_fraction is {fraction}: expected 0 (none) to below 1")
-    groups: list[Hashable] | None = None
-    if held_out.groups is not None:
-        groups = [held_out.groups.tolist()[one.row] for one in examples]
+    of_examples = None if groups is None else [groups[one.row] for one in examples]
     try:
-        train, dev = task.hold_out(examples, fraction, arguments.seed, groups)
+        train, dev = task.hold_out(examples, fraction, arguments.seed, of_examples)
     except DataError as error:
         alone = "" if groups is None else " in groups"
         raise DataError(
             f"validation_fraction is {fraction}, but {len(examples)} examples{alone} are too few "
             "to hold any out: give more examples, or validation_fraction=0"
         ) from error
-    return Parts(train, dev, np.array([one.row for one in dev], dtype=np.int64))
+    return train, dev, np.array([one.row for one in dev], dtype=np.int64)
 
 
 # SavedEstimator: a fitted estimator as a RUN on disk, and as a pickle.
@@ -405,21 +382,20 @@ class BertEstimator(TrainingParameters, SavedEstimator):
         weights = read_weights(sample_weight, len(read))
         kept = np.flatnonzero(weights)
         begun = self._begin(read, y, kept)
-        held_out = read_held_out(
-            X_val, y_val, groups, len(read), lambda X, y: self._labelled(X, y, begun)
-        )
-        arguments = self._arguments(has_dev=held_out.examples is not None)
+        given = read_held_out(X_val, y_val, lambda X, y: self._labelled(X, y, begun))
+        groups = read_groups(groups, len(read))
+        arguments = self._arguments(has_dev=given is not None)
         forget_warnings(self)
         is_warm = self.warm_start and hasattr(self, "model_")
-        parts = choose_parts(
-            begun.task, begun.examples, held_out, self.validation_fraction, arguments
+        train, dev, places = choose_parts(
+            begun.task, begun.examples, given, groups, self.validation_fraction, arguments
         )
         shares = weights[kept] * begun.weights
         weight_of = {one.row: each for one, each in zip(begun.examples, shares, strict=True)}
         history: History = []
         fitted = {
             "history_": history,
-            "validation_indices_": parts.places,
+            "validation_indices_": places,
             **begun.fitted,
             **self._columns(X, read),
         }
@@ -431,14 +407,14 @@ class BertEstimator(TrainingParameters, SavedEstimator):
             job = FinetuningJob(
                 begun.task,
                 self._finished() if is_warm else self.model,
-                parts.train,
-                parts.dev,
+                train,
+                dev,
                 arguments,
                 unlabelled=None
                 if X_unlabelled is None
                 else examples_of(begun.task, X_unlabelled, None, None),
                 **options,
-                example_weights=[float(weight_of[one.row]) for one in parts.train],
+                example_weights=[float(weight_of[one.row]) for one in train],
             )
             try:
                 with noted_training(history, verbose=self.verbose) as reporter:

@@ -21,6 +21,7 @@ from tidybert.inference.predictor import Predictor
 from tidybert.system.reporter import Reporter
 from tidybert.system.terminal import progress_bar, warn_user
 from tidybert.tasks.answer_types import (
+    Answer,
     ChoiceAnswer,
     ChoiceMetrics,
     ClassAnswer,
@@ -46,7 +47,7 @@ from tidybert.training.training_arguments import TrainingArguments
 TaskName = Literal["classify", "regress", "choose", "answer", "tag", "embed"]
 
 
-class NamedFinetuneOptions(FinetuneOptions, total=False):
+class FinetuneKeywords(FinetuneOptions, total=False):
     """Every keyword argument but ``multi_label``, for the overloads of ``finetune``."""
 
     dev: Any
@@ -55,7 +56,7 @@ class NamedFinetuneOptions(FinetuneOptions, total=False):
     verbose: bool
 
 
-class NamedEvaluateOptions(EvaluateOptions, total=False):
+class EvaluateKeywords(EvaluateOptions, total=False):
     """Every keyword argument, for the overloads of ``evaluate``."""
 
     report: str | Path | None
@@ -123,6 +124,7 @@ def noted_training(history: History, *, verbose: int, rows: str = "position") ->
 
 
 _Model = str | Path | FinetunedModel[Any]
+_Answering = FinetunedModel[Answer] | Predictor[Answer]
 
 
 @overload
@@ -132,7 +134,7 @@ def finetune(
     model: _Model = ...,
     *,
     multi_label: Literal[False] | None = ...,
-    **options: Unpack[NamedFinetuneOptions],
+    **options: Unpack[FinetuneKeywords],
 ) -> FinetunedModel[ClassAnswer]: ...
 @overload
 def finetune(
@@ -141,42 +143,27 @@ def finetune(
     model: _Model = ...,
     *,
     multi_label: Literal[True],
-    **options: Unpack[NamedFinetuneOptions],
+    **options: Unpack[FinetuneKeywords],
 ) -> FinetunedModel[LabelSetAnswer]: ...
 @overload
 def finetune(
-    data: Any,
-    task: Literal["regress"],
-    model: _Model = ...,
-    **options: Unpack[NamedFinetuneOptions],
+    data: Any, task: Literal["regress"], model: _Model = ..., **options: Unpack[FinetuneKeywords]
 ) -> FinetunedModel[ScoreAnswer]: ...
 @overload
 def finetune(
-    data: Any,
-    task: Literal["choose"],
-    model: _Model = ...,
-    **options: Unpack[NamedFinetuneOptions],
+    data: Any, task: Literal["choose"], model: _Model = ..., **options: Unpack[FinetuneKeywords]
 ) -> FinetunedModel[ChoiceAnswer]: ...
 @overload
 def finetune(
-    data: Any,
-    task: Literal["answer"],
-    model: _Model = ...,
-    **options: Unpack[NamedFinetuneOptions],
+    data: Any, task: Literal["answer"], model: _Model = ..., **options: Unpack[FinetuneKeywords]
 ) -> FinetunedModel[SpanAnswer]: ...
 @overload
 def finetune(
-    data: Any,
-    task: Literal["tag"],
-    model: _Model = ...,
-    **options: Unpack[NamedFinetuneOptions],
+    data: Any, task: Literal["tag"], model: _Model = ..., **options: Unpack[FinetuneKeywords]
 ) -> FinetunedModel[TagAnswer]: ...
 @overload
 def finetune(
-    data: Any,
-    task: Literal["embed"],
-    model: _Model = ...,
-    **options: Unpack[NamedFinetuneOptions],
+    data: Any, task: Literal["embed"], model: _Model = ..., **options: Unpack[FinetuneKeywords]
 ) -> FinetunedModel[VectorAnswer]: ...
 def finetune(
     data: Any,
@@ -267,51 +254,37 @@ def _share(dev: Any) -> tuple[float | None, Any]:
 
 @overload
 def evaluate(
-    run: FinetunedModel[ClassAnswer] | Predictor[ClassAnswer],
-    data: Any,
-    **options: Unpack[NamedEvaluateOptions],
+    run: _Answering[ClassAnswer], data: Any, **options: Unpack[EvaluateKeywords]
 ) -> ClassMetrics: ...
 @overload
 def evaluate(
-    run: FinetunedModel[LabelSetAnswer] | Predictor[LabelSetAnswer],
-    data: Any,
-    **options: Unpack[NamedEvaluateOptions],
+    run: _Answering[LabelSetAnswer], data: Any, **options: Unpack[EvaluateKeywords]
 ) -> LabelSetMetrics: ...
 @overload
 def evaluate(
-    run: FinetunedModel[ScoreAnswer] | Predictor[ScoreAnswer],
-    data: Any,
-    **options: Unpack[NamedEvaluateOptions],
+    run: _Answering[ScoreAnswer], data: Any, **options: Unpack[EvaluateKeywords]
 ) -> ScoreMetrics: ...
 @overload
 def evaluate(
-    run: FinetunedModel[ChoiceAnswer] | Predictor[ChoiceAnswer],
-    data: Any,
-    **options: Unpack[NamedEvaluateOptions],
+    run: _Answering[ChoiceAnswer], data: Any, **options: Unpack[EvaluateKeywords]
 ) -> ChoiceMetrics: ...
 @overload
 def evaluate(
-    run: FinetunedModel[SpanAnswer] | Predictor[SpanAnswer],
-    data: Any,
-    **options: Unpack[NamedEvaluateOptions],
+    run: _Answering[SpanAnswer], data: Any, **options: Unpack[EvaluateKeywords]
 ) -> SpanMetrics: ...
 @overload
 def evaluate(
-    run: FinetunedModel[TagAnswer] | Predictor[TagAnswer],
-    data: Any,
-    **options: Unpack[NamedEvaluateOptions],
+    run: _Answering[TagAnswer], data: Any, **options: Unpack[EvaluateKeywords]
 ) -> TagMetrics: ...
 @overload
 def evaluate(
-    run: FinetunedModel[VectorAnswer] | Predictor[VectorAnswer],
-    data: Any,
-    **options: Unpack[NamedEvaluateOptions],
+    run: _Answering[VectorAnswer], data: Any, **options: Unpack[EvaluateKeywords]
 ) -> VectorMetrics: ...
 @overload
 def evaluate(
     run: str | Path | FinetunedModel | Predictor,
     data: Any,
-    **options: Unpack[NamedEvaluateOptions],
+    **options: Unpack[EvaluateKeywords],
 ) -> dict[str, Any]: ...
 def evaluate(
     run: str | Path | FinetunedModel[Any] | Predictor[Any],

@@ -42,14 +42,11 @@ class PredictorOptions(TrainedLengthOption, OpeningOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongestLengthOption(Options):
+class PairOptions(OpeningOptions):
+    """How a model of pairs of sentences is opened."""
+
     max_seq_length: int | None = option(None)
     """Most tokens of a text; a longer one is cut. If not set: as many as the model allows."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairOptions(LongestLengthOption, OpeningOptions):
-    """How a model of pairs of sentences is opened."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,12 @@ from tidybert.cli.output import print_json, print_line
 from tidybert.cli.text_job import answer_texts
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
-from tidybert.inference.options import LongestLengthOption, PairOptions
+from tidybert.inference.options import PairOptions
 from tidybert.options import values_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextSentenceFlags(LongestLengthOption, flags.AnswerFlags, flags.JsonFlag, flags.OutFlags):
+class NextSentenceFlags(PairOptions, flags.AnswerFlags, flags.JsonFlag, flags.OutFlags):
     PANEL: ClassVar = "Other options"
 
     file: str | None = None

@@ -95,7 +95,7 @@ class TokenizeBody(Body):
 @router.post("/predict", summary="Answer inputs by a fine-tuned model")
 async def predict(body: PredictBody, asked: ByPath) -> JsonAnswer:
     """An answer an input, as ``tidybert predict`` prints it, with num_tokens and truncated."""
-    texts, pairs = split_inputs(asked.model, _listed(body.inputs))
+    texts, pairs = split_inputs(asked.model, listed(body.inputs))
     answers = await asked.predict(texts, pairs, truncate=body.truncate)
     shown = []
     for answer in answers:
@@ -105,58 +105,50 @@ async def predict(body: PredictBody, asked: ByPath) -> JsonAnswer:
                 raise Refusal(422, message, "top_k")
             answer = answer.likeliest(body.top_k)
         shown.append(answer.as_dict())
-    return _answered(body.inputs, shown)
+    return answered(body.inputs, shown)
 
 
 @router.post("/fill-mask", summary="Fill each [MASK]")
 async def fill_mask(body: FillMaskBody, asked: ByPath) -> JsonAnswer:
     """An answer a text, as ``tidybert fill-mask --json`` prints it."""
-    texts = _listed(body.inputs)
-    return _answered(body.inputs, await asked.fill_mask(texts, top_k=body.top_k, among=body.among))
+    texts = listed(body.inputs)
+    return answered(body.inputs, await asked.fill_mask(texts, top_k=body.top_k, among=body.among))
 
 
 @router.post("/next-sentence", summary="Say whether a sentence follows another")
 async def next_sentence(body: NextSentenceBody, asked: ByPath) -> JsonAnswer:
     """An answer a pair: follows (a probability), num_tokens and truncated."""
-    pairs = _listed(body.inputs)
+    pairs = listed(body.inputs)
     first, second = [one.text for one in pairs], [one.text_pair for one in pairs]
     answers = await asked.next_sentence(first, second, truncate=body.truncate)
-    return _answered(body.inputs, answers)
+    return answered(body.inputs, answers)
 
 
 @router.post("/embed", summary="Turn inputs into vectors")
 async def embed(body: EmbedBody, asked: ByPath) -> JsonAnswer:
     """An object an input: vector, num_tokens and truncated."""
     found = await asked.embed(
-        _listed(body.inputs),
+        listed(body.inputs),
         truncate=body.truncate,
         normalize=body.normalize,
         pooling=body.pooling,
         prompt_name=body.prompt_name,
     )
+    columns = zip(found.vectors, found.num_tokens, found.truncated, strict=True)
     answers = [
         {"vector": vector, "num_tokens": num_tokens, "truncated": truncated}
-        for vector, num_tokens, truncated in zip(
-            found.vectors, found.num_tokens, found.truncated, strict=True
-        )
+        for vector, num_tokens, truncated in columns
     ]
-    return _answered(body.inputs, answers)
+    return answered(body.inputs, answers)
 
 
 @router.post("/tokenize", summary="Show the tokens of texts")
 async def tokenize(body: TokenizeBody, asked: ByPath) -> JsonAnswer:
     """An object a text: tokens, input_ids, token_type_ids and offset_mapping, in characters."""
-    found = await asked.tokenized(_listed(body.inputs), body.add_special_tokens)
-    answers = [
-        {
-            "tokens": one.tokens,
-            "input_ids": one.input_ids,
-            "token_type_ids": one.token_type_ids,
-            "offset_mapping": one.offset_mapping,
-        }
-        for one in found
-    ]
-    return _answered(body.inputs, answers)
+    found = await asked.tokenized(listed(body.inputs), body.add_special_tokens)
+    shown = ("tokens", "input_ids", "token_type_ids", "offset_mapping")
+    answers = [{name: getattr(one, name) for name in shown} for one in found]
+    return answered(body.inputs, answers)
 
 
 @router.get("", summary="Describe a model")
@@ -193,10 +185,11 @@ def split_inputs(model: ServedModel, inputs: Sequence[Any]) -> tuple[list[Any], 
     return kind.of_json(inputs)
 
 
-def _listed(inputs: Any) -> list[Any]:
+def listed(inputs: Any) -> list[Any]:
+    """A list as it is, a single input as a list of one."""
     return inputs if isinstance(inputs, list) else [inputs]
 
 
-def _answered(inputs: Any, answers: list[Any]) -> JsonAnswer:
+def answered(inputs: Any, answers: list[Any]) -> JsonAnswer:
     """All answers to a list, the only one to a single input."""
     return JsonAnswer(answers if isinstance(inputs, list) else answers[0])

@@ -16,7 +16,7 @@ from tidybert.search.index import CANDIDATES, Hit, check_queries, reordered
 from tidybert.server.answers import WRONG_TASK, JsonAnswer, Refusal, as_refusals
 from tidybert.server.door import engine_of
 from tidybert.server.engine import AskedModel
-from tidybert.server.protocols.native import Truncate
+from tidybert.server.protocols.native import Truncate, answered, listed
 from tidybert.server.protocols.protocol import Body, Protocol, asked_by
 
 router = APIRouter(tags=["native"])
@@ -66,7 +66,7 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
     asked = asked_by(request, name)
     index = asked.model.index
     assert index is not None
-    queries = body.inputs if isinstance(body.inputs, list) else [body.inputs]
+    queries = listed(body.inputs)
     with as_refusals("inputs"):
         check_queries(queries)
     with as_refusals("top_k"):
@@ -97,8 +97,7 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
         hits = await asyncio.get_running_loop().run_in_executor(_THREAD, search)
     if judge is not None:
         hits = [each[:count] for each in await _reranked(*judge, queries, hits)]
-    answers = [[hit.to_dict() for hit in each] for each in hits]
-    return JsonAnswer(answers if isinstance(body.inputs, list) else answers[0])
+    return answered(body.inputs, [[hit.to_dict() for hit in each] for each in hits])
 
 
 def _judge(body: SearchBody, request: Request) -> tuple[AskedModel, CrossEncoder] | None:
