@@ -20,7 +20,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The release that is tested; one that is in .venv already stays.
 TORCH ?= torch==2.13.0
 
-.PHONY: help quickstart test fuzz test-faults test-kills test-parity test-mutations \
+.PHONY: help quickstart test fuzz test-tokens test-faults test-kills test-parity test-mutations \
     test-versions tests-alone test-cuda docs clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -43,6 +43,10 @@ SECONDS ?=
 fuzz: $(VENV)/.dev
 	TIDYBERT_FUZZ_CASES=$(if $(SECONDS),1000000000,$(CASES)) TIDYBERT_FUZZ_SECONDS=$(SECONDS) \
 	    OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz
+
+test-tokens: $(VENV)/.dev
+	TIDYBERT_TOKEN_CASES=$(CASES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
+	    tests/tokenization/test_library_tokenizer.py
 
 # Calls to try for each command and fault; all of them take hours.
 FAULTS ?= all

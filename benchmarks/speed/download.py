@@ -31,7 +31,7 @@ def serve(folder: Path, address: Any) -> None:
     with running_hub() as hub:
         hub.models[NAME] = folder
         files = hub.files(NAME)
-        hub.files = cache(lambda _: files)  # type: ignore[method-assign, assignment]
+        hub.files = cache(lambda _: files)  # type: ignore[method-assign]
         address.put(hub.endpoint)
         multiprocessing.Event().wait()
 
@@ -59,23 +59,21 @@ def bench_download(megabytes: int, rounds: int) -> dict[str, Any]:
             with (folder / "copy").open("rb") as opened:
                 hashlib.file_digest(opened, "sha256")
 
-        def measure(side: str) -> tuple[dict[str, float], str]:
+        def measure(side: str) -> dict[str, float]:
             fetch = partial(fetch_model, HubName(NAME), check=BertConfig.from_file)
-            _, seconds, used = script.timed(copy if side == "copy" else fetch)
+            _, seconds, used = script.timed(fetch if side == "download" else copy)
             shutil.rmtree(folder / "cache", ignore_errors=True)
             (folder / "copy").unlink(missing_ok=True)
-            return {"seconds": seconds, "processor": used}, f"{seconds:.3f} s"
+            return {"seconds": seconds, "processor": used}
 
-        samples = script.take_rounds(("download", "copy"), rounds, measure)
+        result = script.take_rounds(("download", "copy and hash"), rounds, measure)
         server.terminate()
-    return {"megabytes": megabytes, "rounds": rounds, **script.summarize(samples)}
+    return {"megabytes": megabytes, **result}
 
 
 def main(parser: argparse.ArgumentParser) -> None:
     script.add_number(parser, "megabytes", 90, "of weights")
-    script.add_flags(parser, "rounds json", rounds=7)
-    given = parser.parse_args()
+    given = script.parse(parser, "rounds json", rounds=7)
     result = bench_download(given.megabytes, given.rounds)
-    title = f"{given.megabytes} MB of weights"
     rows = {"seconds": "seconds", "of the processor": "processor"}
-    script.print_speed(title, result, rows, as_json=given.json, other="copy and hash")
+    script.print_speed(given, f"{given.megabytes} MB of weights", result, rows)

@@ -49,7 +49,7 @@ def run(*arguments: str) -> int:
 
 
 def test_a_model_is_fetched_and_then_has_its_name_everywhere(
-    hub: Hub, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("download", NAME) == 0
 
@@ -61,6 +61,9 @@ def test_a_model_is_fetched_and_then_has_its_name_everywhere(
     assert {"config.json", "vocab.txt", "model.safetensors"} <= names
     assert not {"onnx", "tf_model.h5"} & names
     assert find_model(NAME) == find_model(f"{NAME}@{COMMIT}") == directory
+    # What the guide copies to carry it to another machine.
+    carried = shutil.copytree(directory, tmp_path / "carried")
+    assert run("tokenize", str(carried), "a red cat") == 0
 
     hub.requests.clear()
     assert run("tokenize", NAME, "a red cat") == 0

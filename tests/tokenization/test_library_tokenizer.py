@@ -1,6 +1,7 @@
 """Added tokens and tokenizers of other kinds, beside transformers."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.tokenizer import LibraryTokenizer
 from tidybert.tokenization.vocabulary import SPECIAL_TOKENS
 
+# make test-tokens CASES=2000 runs more of them.
+NUM_CASES = int(os.environ.get("TIDYBERT_TOKEN_CASES", "40"))
 WORDS = [
     "the", "quick", "brown", "fox", "covid", "vaccine", "naïve", "café", "Straße", "東京", "tower",
     "un", "##able", "##s", "##id", "##19", "1", "9",
@@ -88,7 +91,7 @@ def assert_equal(ours: BertTokenizer, theirs: Any, text: str) -> None:
     texts=st.lists(st.text("abcE1[]é _covid19東", max_size=30), min_size=1, max_size=4),
     do_lower_case=st.booleans(),
 )
-@settings(max_examples=60)
+@settings(max_examples=NUM_CASES)
 def test_added_tokens_are_those_of_transformers(
     tmp_path_factory: pytest.TempPathFactory,
     added: list[AddedToken],
@@ -241,7 +244,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @given(text=st.text(max_size=40))
-@settings(max_examples=40)
+@settings(max_examples=NUM_CASES)
 def test_other_kinds_are_those_of_transformers(both: Any, text: str) -> None:
     ours, theirs, _ = both
     assert isinstance(ours, LibraryTokenizer)

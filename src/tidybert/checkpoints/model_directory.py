@@ -263,7 +263,10 @@ def _label_names(values: dict[str, Any], path: Path) -> tuple[str, ...] | None:
     id2label = values.get("id2label")
     if id2label is None:
         count = values.get("num_labels")
-        return ("LABEL_0",) if count == 1 else None
+        if type(count) is not int or count < 1:
+            return None
+        LABELS.check(count, path)
+        return tuple(f"LABEL_{i}" for i in range(count))  # as transformers calls them
     if not isinstance(id2label, dict):
         raise ConfigError(f"{path}: id2label is {id2label!r:.80}; not an object")
     ids = [str(i) for i in range(len(id2label))]

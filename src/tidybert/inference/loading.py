@@ -330,11 +330,9 @@ def choose_device(device: str) -> torch.device:
         why = "PyTorch finds a CUDA device" if found.type == "cuda" else "there is no CUDA device"
         _LOGGER.info(f"device: {found}, because {why}; {torch.get_num_threads()} threads")
         return found
-    if not re.fullmatch(r"cpu|mps|cuda(:[0-9]{1,9})?", str(device)):
+    if not re.fullmatch(r"cpu|cuda(:[0-9]{1,9})?", str(device)):
         raise UsageError(f"{param('device', device)}: expected auto, cpu, cuda or cuda:N")
     kind, _, number = str(device).partition(":")
-    if kind == "mps" and not torch.backends.mps.is_available():
-        raise UsageError(f"{param('device', device)}: PyTorch finds no MPS device here; use cpu")
     if kind == "cuda" and not torch.cuda.is_available():
         raise UsageError(f"{param('device', device)}: PyTorch finds no CUDA device here; use cpu")
     if not number:
