@@ -72,39 +72,39 @@ def _objects(stream: Any, report: ReadReport) -> Iterator[Record | Problem]:
 _TABLE: Final = (*ROLES, "header", "delimiter", "quoting", "skip_rows")
 FORMATS: Final[Mapping[str, FileFormat]] = {
     "csv": FileFormat(
-        "cells between commas, or between what each row shows (Excel's semicolons)",
+        "cells between commas, or what each row shows",
         (".csv",), "cells", partial(delimited_rows, file_format="csv"), _TABLE,
     ),
     "tsv": FileFormat(
-        "cells between tabs; also Excel's Unicode text",
+        "cells between tabs, as Excel's Unicode text",
         (".tsv",), "cells", partial(delimited_rows, file_format="tsv"), _TABLE,
     ),
     "sheet": FileFormat(
-        "a spreadsheet, with the extra `sheets`",
+        "a spreadsheet",
         WORKBOOKS, "cells", sheet_rows, (*ROLES, "header", "skip_rows", "sheet"), by_path=True,
     ),
-    "jsonl": FileFormat("one JSON object a line", (".jsonl", ".ndjson"), "objects", _objects),
+    "jsonl": FileFormat("a JSON object a line, also doccano's", (".jsonl", ".ndjson"), "objects", _objects),
     "json": FileFormat(
-        "one JSON array or object of objects; pandas' `to_json()`; Label Studio's export",
+        "a JSON array or object of objects, `to_json()`, Label Studio",
         (".json",), "objects", _objects,
     ),
     "parquet": FileFormat(
         "Parquet", (".parquet",), "columns", parquet_columns, by_path=True
     ),
     "arrow": FileFormat(
-        "Feather, Arrow, or the folder that `save_to_disk` of datasets writes",
+        "Arrow, Feather, the folder of `save_to_disk`",
         (".arrow", ".feather"), "columns", arrow_columns, by_path=True,
     ),
     "folder": FileFormat(
-        "a folder with a text a file, in a folder a class", (), "objects", folder_records,
+        "a text a file, in a folder a class", (), "objects", folder_records,
         by_path=True,
     ),
     "brat": FileFormat(
-        "brat's annotations beside the texts (`a.ann`, `a.txt`), or a folder of them",
+        "brat, beside `.txt`, or a folder of these",
         (".ann",), "objects", brat_records, by_path=True,
     ),
-    "text": FileFormat("one text a line", (".txt",), "lines", plain_lines, ()),
-    "label-text": FileFormat("a label, a space and a text a line", (), "lines", plain_lines, ()),
+    "text": FileFormat("a text a line", (".txt",), "lines", plain_lines, ()),
+    "label-text": FileFormat("label, space, text", (), "lines", plain_lines, ()),
 }  # fmt: skip
 
 _ARCHIVES: Final = (".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")

@@ -432,7 +432,7 @@ FORMATS: Final = FileFormats(
     ("conll", "jsonl", "json", "text", "csv", "tsv", "sheet", "parquet", "arrow", "brat"),
     own={
         "conll": FileFormat(
-            "a word a line, a blank line after each sentence; also `.tsv`, and `.txt` with tags",
+            "a word a line, blank lines between sentences",
             (".conll", ".iob", ".iob2", ".bio"), "lines", plain_lines, ("text", "label"),
         ),
     },
