@@ -13,42 +13,45 @@ from tidybert.errors import TidyBertError, in_shell
 
 SCRIPTS: Final = {
     "Speed, beside transformers": {
-        "tokenize": "speed.tokenize",
-        "infer": "speed.infer:infer",
-        "engines": "speed.infer:engines",
-        "serve": "speed.serve",
-        "finetune": "speed.finetune",
-        "pretrain": "speed.pretrain",
-        "serving_soak": "speed.soak:serving_soak",
-        "serving_trouble": "speed.soak:serving_trouble",
-        "answer_times": "speed.answer_times",
-        "cuda": "speed.cuda",
-        "padding": "speed.finetune_work:padding",
-        "vectors": "speed.vectors:vectors",
-        "encode": "speed.vectors:encode",
-        "search": "speed.search",
-        "cluster": "speed.cluster",
+        "tokenize": "speed.tokenize", "infer": "speed.infer:infer",
+        "engines": "speed.infer:engines", "serve": "speed.serve:serve",
+        "finetune": "speed.training:finetune", "pretrain": "speed.training:pretrain",
+        "serving_soak": "speed.serve:serving_soak",
+        "serving_trouble": "speed.serve:serving_trouble",
+        "answer_times": "speed.serve:answer_times", "cuda": "speed.cuda",
+        "vectors": "speed.vectors:vectors", "encode": "speed.vectors:encode",
+        "search": "speed.vectors:search", "cluster": "speed.cluster",
+        "download": "speed.download", "kernels": "speed.kernels",
     },
     "Scores": {
         "compare": "scores.compare",
-        "distill": "scores.distill",
-        "small_data": "scores.small_data",
+        "distill": "scores.compare:distill",
+        "small_data": "scores.labels:small_data",
         "label_errors": "scores.labels:label_errors",
         "suggested_labels": "scores.labels:suggested_labels",
+        "padding": "scores.compare:padding",
         "own_model": "scores.compare:own_model",
-        "cloze": "scores.masked_words:cloze",
-        "masked_tokens": "scores.masked_words:masked_tokens",
-        "word_pairs": "scores.word_pairs",
+        "cloze": "scores.words:cloze",
+        "masked_tokens": "scores.words:masked_tokens",
+        "word_pairs": "scores.words:word_pairs",
         "int8": "scores.compare:int8",
-        "vocabulary": "scores.vocabulary",
+        "vocabulary": "scores.words:vocabulary",
     },
-    "tidybert-small": {"small_prepare": "small.prepare", "small_train": "small.train"},
+    "tidybert-small": {"small_prepare": "small.train:prepare", "small_train": "small.train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},
-}
+}  # fmt: skip
 """By kind and by name the script: a module's ``main``, or another function of a module.
 
 It takes a parser, whose help is the docstring of the module, or that of the other function.
 """
+
+
+EVERYWHERE: Final = """\
+Sides take turns, and a side that trains or answers is a process of its own.  Each line of --out is
+a measurement: a stopped script goes on from there.  Public data is read from TIDYBERT_DATA, or
+../shared/data; without it texts to time are the bundled tickets.
+"""
+"""What holds for every script."""
 
 
 def first_line(script: str) -> str:
@@ -79,6 +82,7 @@ def main() -> int:
         parser = argparse.ArgumentParser(
             description=inspect.getdoc(run) if function else found.__doc__,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            epilog=EVERYWHERE,
         )
         return int(run(parser) or 0)
     except TidyBertError as error:

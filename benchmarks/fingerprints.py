@@ -1,8 +1,5 @@
 """Hashes of what fixed seeds train and answer, to show that a change of the code changed no bit.
 
-    python -m benchmarks fingerprints --out before.json
-    python -m benchmarks fingerprints --out after.json --against before.json
-
 Each job is a few commands on data made from the bundled tickets: a classifier, one with frozen
 layers, a tagger, a question answerer, and a tiny pre-trained encoder.  A hash is of the weights'
 tensors by name, or of the lines a command prints.  Hashes are equal only on one processor with one

@@ -1,7 +1,5 @@
 """Pack a pre-trained RUN as the weights in tidybert's package, and check them.
 
-    python -m benchmarks pack_model RUN src/tidybert/resources/tidybert-small --write PAGE
-
 The script rounds the weights to float16.  They must answer like the RUN, in tidybert and in
 transformers, and all files together must be under 40 MB; otherwise nothing is written.  Where a
 teacher taught the mean of all tokens, the packed model also has the files of sentence-transformers.
@@ -46,13 +44,8 @@ _PAIRS: Final = (
 def pack(run: Path, directory: Path) -> dict[str, Any]:
     """Write a float16 copy of a RUN of ``tidybert pretrain`` with both heads; replace an old one.
 
-    Returns the number of parameters, the bytes of all files, the sha256 of the weights, and how far
-    the logits moved, in tidybert and in transformers (see ``check_logits``).
-
-    Raises:
-        WeightsError: the RUN's files do not belong together, or it lacks a head; float16 cannot
-            hold its weights; the copy's logits differ, or it is larger than MAX_BYTES.
-        ConfigError, VocabularyError: the RUN's other files cannot be read.
+    Raises WeightsError where the RUN's files do not belong together or lack a head, where float16
+    cannot hold the weights, and where the copy's logits differ or it is larger than MAX_BYTES.
     """
     origin = ModelDirectory(run)
     origin.verify()
@@ -67,14 +60,10 @@ def pack(run: Path, directory: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "packed"
         save_model_directory(
-            made,
-            model_state=rounded,
-            config=origin.config,
-            tokenizer=origin.tokenizer,
-            metadata=origin.metadata,
-            architecture=BertForPreTraining.__name__,
+            made, model_state=rounded, config=origin.config, tokenizer=origin.tokenizer,
+            metadata=origin.metadata, architecture=BertForPreTraining.__name__,
             sentence=sentence_form(origin.metadata),
-        )
+        )  # fmt: skip
         mine = check_logits(expected, probe_logits(ModelDirectory(made)), str(directory))
         theirs = check_logits(expected, transformers_logits(made), f"{directory} in transformers")
         num_bytes = sum(path.stat().st_size for path in made.rglob("*") if path.is_file())
@@ -112,10 +101,7 @@ def probe_inputs(model: ModelDirectory) -> list[tuple[list[int], list[int]]]:
 
 
 def probe_logits(model: ModelDirectory) -> list[Tensor]:
-    """The logits of both heads for ``probe_inputs``, in float32: (T, V) and (B, 2).
-
-    Raises WeightsError if the weights lack a head.
-    """
+    """The logits of both heads for ``probe_inputs``, in float32: (T, V) and (B, 2)."""
     network, report = model.build(BertForPreTraining)
     if report.new:
         raise WeightsError(
@@ -151,10 +137,7 @@ def transformers_logits(directory: Path) -> list[Tensor]:
 
 
 def check_logits(expected: list[Tensor], found: list[Tensor], source: str) -> float:
-    """The largest difference as a share of the largest logit, the larger of both heads'.
-
-    Raises WeightsError if it is above TOLERANCE.
-    """
+    """The largest difference as a share of the largest logit, of both heads; at most TOLERANCE."""
     shares = [
         float((mine - other).abs().max() / mine.abs().max())
         for mine, other in zip(expected, found, strict=True)

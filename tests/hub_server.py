@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,8 @@ class Hub:
 
     requests: the method, path and range of each one.  cut: the connection ends after so many bytes
     of a large file, once for each entry.  wrong: names of files whose bytes are not the stated
-    ones, and how often they are sent.  gated: names of models that need a token.
+    ones, and how often they are sent.  stall: a large file stops coming after so many bytes, once,
+    until the client goes; ``stalled`` is set then.  gated: names of models that need a token.
     """
 
     def __init__(self) -> None:
@@ -31,6 +33,8 @@ class Hub:
         self.requests: list[tuple[str, str, str | None]] = []
         self.cut: list[int] = []
         self.wrong: dict[str, int] = {}
+        self.stall: int | None = None
+        self.stalled = threading.Event()
         self.gated: set[str] = set()
         self.tags = ["license:apache-2.0"]
         self.endpoint = ""
@@ -48,6 +52,12 @@ class Hub:
         return [each[2] for each in self.requests if each[0] == method and each[1].endswith(ending)]
 
 
+@lru_cache(8)
+def sha256_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@lru_cache(8)
 def blob_id(content: bytes) -> str:
     return hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
 
@@ -55,7 +65,7 @@ def blob_id(content: bytes) -> str:
 def described(name: str, content: bytes) -> dict[str, Any]:
     found: dict[str, Any] = {"rfilename": name, "size": len(content), "blobId": blob_id(content)}
     if len(content) >= LARGE:
-        sha256 = hashlib.sha256(content).hexdigest()
+        sha256 = sha256_of(content)
         found["lfs"] = {"sha256": sha256, "size": len(content), "pointerSize": 134}
     return found
 
@@ -124,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
         # As on the hub, large files are on another host.
         store = self.hub.endpoint.replace("127.0.0.1", "localhost")
         headers |= {
-            "X-Linked-ETag": f'"{hashlib.sha256(content).hexdigest()}"',
+            "X-Linked-ETag": f'"{sha256_of(content)}"',
             "X-Linked-Size": str(len(content)),
             "Location": f"{store}/store/{name}//{path}",
         }
@@ -132,7 +142,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def bytes_of(self, name: str, path: str) -> None:
         content = self.hub.files(name)[path]
-        self.ranged(path, content, {"ETag": f'"{hashlib.sha256(content).hexdigest()}"'})
+        self.ranged(path, content, {"ETag": f'"{sha256_of(content)}"'})
 
     def ranged(self, path: str, content: bytes, headers: dict[str, str]) -> None:
         if self.command == "GET" and self.hub.wrong.get(path, 0):
@@ -144,8 +154,16 @@ class Handler(BaseHTTPRequestHandler):
             start = int(asked.removeprefix("bytes=").partition("-")[0])
             headers["Content-Range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
             content, status = content[start:], 206
-        is_cut = self.command == "GET" and len(content) >= LARGE and self.hub.cut
-        self.answer(status, headers, content, self.hub.cut.pop(0) if is_cut else None)
+        is_large = self.command == "GET" and len(content) >= LARGE
+        if is_large and 0 < (self.hub.stall or 0) < len(content):
+            stall, self.hub.stall = self.hub.stall, None
+            self.answer(status, headers, content, stall)
+            self.hub.stalled.set()
+            self.rfile.read(1)
+            return
+        self.answer(
+            status, headers, content, self.hub.cut.pop(0) if is_large and self.hub.cut else None
+        )
 
     def refused(self, status: int, code: str) -> None:
         self.answer(status, {"X-Error-Code": code, "X-Error-Message": code}, b"{}")

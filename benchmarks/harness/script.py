@@ -3,23 +3,26 @@
 import argparse
 import importlib.util
 import json
+import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from tidybert.errors import UsageError, param
+from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.files.rows import count_of
 from tidybert.system.cores import machine, versions
 
 SIDES: Final = ("ours", "transformers")
 FLASH_SIDE: Final = "transformers-flash"
+LOADER_WORKERS: Final = 4
+"""Processes that make transformers' batches for a GPU; a CPU has no core to spare for them."""
 
 Line = dict[str, Any]
-Samples = Mapping[str, Mapping[str, Sequence[float]]]
-"""By side and by quantity, one value a round."""
 Found = TypeVar("Found")
 
 
@@ -58,13 +61,14 @@ _FLAGS: Final[Mapping[str, Mapping[str, Any]]] = {
 """Each flag that several scripts take."""
 
 
-def add_flags(parser: argparse.ArgumentParser, names: str, **defaults: Any) -> None:
-    """Add flags that several scripts take, some with other defaults."""
+def parse(parser: argparse.ArgumentParser, names: str, **defaults: Any) -> argparse.Namespace:
+    """Add flags that several scripts take, some with other defaults, and read the command line."""
     for name in names.split():
         given = dict(_FLAGS[name])
         if name.replace("-", "_") in defaults:
             given["default"] = defaults[name.replace("-", "_")]
         parser.add_argument(f"--{name}", **given)
+    return parser.parse_args()
 
 
 def add_number(
@@ -144,34 +148,32 @@ def in_turn(sides: Sequence[str], number: int) -> Sequence[str]:
 
 
 def take_rounds(
-    sides: Sequence[str], rounds: int, measure: Callable[[str], tuple[Mapping[str, float], str]]
-) -> Samples:
-    """Measure every side once a round: its values by quantity, and the rate that stderr shows."""
+    sides: Sequence[str], rounds: int, measure: Callable[[str], Mapping[str, float]]
+) -> dict[str, Any]:
+    """Measure the quantities of every side once a round; stderr shows the first of them.
+
+    Returns {"rounds", "samples" (by side and quantity, a value a round), "medians" (of those),
+    "ratios" (by quantity, the median of the rounds' ratios of the first side to the second)}.
+    """
     samples: dict[str, dict[str, list[float]]] = {side: {} for side in sides}
     for number in range(rounds):
         for side in in_turn(sides, number):
-            values, rate = measure(side)
+            values = measure(side)
             for name, value in values.items():
                 samples[side].setdefault(name, []).append(value)
-            note(f"round {number + 1} of {rounds}: {side} {rate}")
-    return samples
-
-
-def summarize(samples: Samples) -> dict[str, Any]:
-    """The samples, their medians by side, and the first side's median ratios to the second."""
+            name, value = next(iter(values.items()))
+            note(f"round {number + 1} of {rounds}: {side}, {name} {figure(value)}")
     first, second = [*samples.values(), {}][:2]
     median = statistics.median
-    return {
-        "samples": samples,
-        "medians": {
-            side: {name: median(values) for name, values in quantities.items()}
-            for side, quantities in samples.items()
-        },
-        "ratios": {
-            name: median(mine / other for mine, other in zip(first[name], values, strict=True))
-            for name, values in second.items()
-        },
+    medians = {
+        side: {name: median(values) for name, values in quantities.items()}
+        for side, quantities in samples.items()
     }
+    ratios = {
+        name: median(mine / other for mine, other in zip(first[name], values, strict=True))
+        for name, values in second.items()
+    }
+    return {"rounds": rounds, "samples": samples, "medians": medians, "ratios": ratios}
 
 
 def timed(work: Callable[[], Found]) -> tuple[Found, float, float]:
@@ -220,39 +222,39 @@ class Results:
 
 
 def print_speed(
+    given: argparse.Namespace,
     title: str,
     result: Mapping[str, Any],
     rows: Mapping[str, str],
     remarks: Sequence[str] = (),
-    *,
-    as_json: bool,
-    other: str = "transformers",
 ) -> None:
-    """Print the medians and ratios of a result of ``summarize``, and where it was measured.
+    """Print the medians and ratios of ``take_rounds``: a row has the quantity of its name."""
+    columns = {**result["medians"], **({"ratio": result["ratios"]} if result["ratios"] else {})}
+    table = [
+        [name, *(figure(each[quantity]) for each in columns.values())]
+        for name, quantity in rows.items()
+    ]
+    heads = [each.replace(SIDES[0], "tidybert") for each in ("", *columns)]
+    print_table(given, title, result, heads, table, remarks)
 
-    ``rows`` has the quantity of each row by its name, ``other`` is the heading of the second side.
-    """
+
+def print_table(
+    given: argparse.Namespace,
+    title: str,
+    result: Mapping[str, Any],
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    remarks: Sequence[str] = (),
+) -> None:
+    """Print a table and where it was measured; with --json an object with every sample."""
     where = record()
-    if as_json:
-        print(json.dumps({**result, **where}))
+    if getattr(given, "json", False):
+        print(json.dumps({"title": title, **result, **where}))
         return
-    shown = [["", "tidybert"] if len(result["medians"]) == 1 else ["", "tidybert", other, "ratio"]]
-    for name, quantity in rows.items():
-        values = [found[quantity] for found in result["medians"].values()]
-        if result["ratios"]:
-            values.append(result["ratios"][quantity])
-        shown.append([name, *map(figure, values)])
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    print(f"{title}\n")
-    for first, *cells in shown:
-        right = (f"{cell:>{width}}" for cell, width in zip(cells, widths[1:], strict=True))
-        print("  ".join([f"{first:<{widths[0]}}", *right]))
-    print("", *remarks, sep="\n")
-    threads = result.get("threads")
-    how = [f"medians of {count_of(result['rounds'], 'round')}"]
-    how += [count_of(threads, "thread")] if threads else []
+    how = [f"medians of {count_of(result['rounds'], 'round')}"] if "rounds" in result else []
+    how += [count_of(result["threads"], "thread")] if result.get("threads") else []
     how.append(f"{where['machine']['cpu']}, {count_of(where['machine']['cores'], 'core')}")
-    print("; ".join(how))
+    print(title, "", *markdown(heads, rows), "", *remarks, "; ".join(how), sep="\n")
     print(", ".join(f"{name} {number}" for name, number in where["versions"].items() if number))
 
 
@@ -286,3 +288,87 @@ def show(lines: Sequence[str], page: Path | None, mark: str) -> None:
     if not found or not closed:
         raise SystemExit(f"--write {page}: it has no {begin} with {end} after it")
     page.write_text(before + "\n".join([begin, *lines, end]) + after, encoding="utf-8")
+
+
+# --- processes of their own
+
+
+ROOT: Final = Path(__file__).parents[2]
+
+
+def run_apart(
+    function: Callable[[str, dict[str, Any]], Mapping[str, Any]],
+    side: str,
+    work: Mapping[str, Any],
+    threads: int | None,
+) -> dict[str, Any]:
+    """What a module's function returns for (side, work) in another process, and "peak_mib".
+
+    Where the work's "device" is a GPU, the process sees only that one, as "cuda".
+    """
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    # A waiting thread that spins takes the core from the thread that it waits for.
+    environment = {"OMP_WAIT_POLICY": "passive", **os.environ, "PYTHONPATH": path}
+    environment["TOKENIZERS_PARALLELISM"] = "false"
+    if threads is not None:
+        environment["OMP_NUM_THREADS"] = str(threads)
+    kind, _, number = str(work.get("device", "cpu")).partition(":")
+    if kind == "cuda":
+        # With several GPUs transformers' Trainer would divide its batches among them.
+        seen = [each for each in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if each]
+        at = int(number or 0)
+        environment["CUDA_VISIBLE_DEVICES"] = seen[at] if at < len(seen) else str(at)
+        work = {**work, "device": "cuda"}
+    command = [sys.executable, "-m", "benchmarks.harness.script"]
+    command += [function.__module__, function.__name__, side, json.dumps(work)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise TidyBertError(f"the {side} side failed:\n{done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def in_environment(python: str, program: str, given: Any) -> Any:
+    """Run a program in an environment of other packages; it reads and prints JSON."""
+    done = subprocess.run(
+        [python, "-c", program], input=json.dumps(given), capture_output=True, text=True
+    )
+    if done.returncode:
+        raise TidyBertError(f"{python} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def gpu_peak_mib() -> float | None:
+    """The most that PyTorch's allocator gave out on the GPU so far, in MiB; None without a GPU."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return None
+    return float(torch.cuda.max_memory_allocated()) / 2**20
+
+
+def memory_mib(process: int | str = "self", field: str = "VmHWM") -> float:
+    """The peak of a process's resident memory in MiB; with "VmRSS" that of now (Linux)."""
+    # On Linux ru_maxrss includes the parent's memory at the start; VmHWM does not.
+    status = Path(f"/proc/{process}/status")
+    for line in status.read_text().splitlines() if status.exists() else ():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) / 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 1024
+
+
+def main() -> None:
+    """In the process that was started: print what the function returns, as one line of JSON."""
+    module, name, side, work = sys.argv[1:]
+    with open(os.dup(1), "w") as stream:  # noqa: PTH123
+        # transformers also prints to stdout, where only the answer may be.
+        os.dup2(2, 1)
+        result = getattr(import_module(module), name)(side, json.loads(work))
+        peak = gpu_peak_mib() or memory_mib()
+        print(json.dumps({**result, "peak_mib": round(peak)}), file=stream)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,12 +1,7 @@
 """Fine-tune with tidybert and transformers: same weights, examples, order and arguments.
 
-    python -m benchmarks compare glue --seeds 3 --defaults --write docs/results.md
-
-A group is glue, text, choice, ner or squad.  The sides take turns.  Each measurement is a process
-of its own and a line of --out; a stopped run continues from there.  All sides are scored with their
-last weights: none chooses its best step on the data that measures it.
-
---defaults adds a side: tidybert with its own defaults for as many epochs, its head begun as a
+All sides are scored with their last weights: none chooses its best step on the data that measures
+it.  --defaults adds a side: tidybert with its own defaults for as many epochs, its head begun as a
 probe.  --same-start gives both sides the same first head and no dropout, so that only rounding can
 make their scores differ.  --precision bfloat16 trains both sides in mixed precision; scores are
 still computed in float32.
@@ -23,7 +18,7 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -31,19 +26,24 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from benchmarks.harness import datasets, processes, script
-from benchmarks.speed.finetune import measure
-from benchmarks.speed.finetune_work import FinetuneWork, metrics_of, with_dropout, work_of
+from benchmarks.harness import datasets, script
+from benchmarks.speed.training import FinetuneWork, measure, metrics_of, with_dropout, work_of
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import save_model_directory
 from tidybert.configuration import BertConfig
 from tidybert.errors import TidyBertError
-from tidybert.inference.forward import run_batches
+from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
+from tidybert.finetuning.run_job import run_finetuning
+from tidybert.inference.forward import run_batches, run_features
 from tidybert.inference.loading import load
 from tidybert.metrics.entity_scores import TagCounts
 from tidybert.modeling import BertModel
 from tidybert.modeling.kernels.answer_layers import use_int8
+from tidybert.system.reporter import Reporter
+from tidybert.tasks.registry import task_class
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.runs.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
 
 DEFAULTS: Final = "defaults"
@@ -71,9 +71,9 @@ def score_table(
     """Markdown rows: each metric of the jobs on every side, mean and deviation, in percent.
 
     ``sides`` has headings by side.  The common seeds of the ``compared`` sides count; another side
-    says if it has fewer.  ``timed``: also seconds and memory of the compared sides.
+    says if it has fewer.  ``timed``: also the compared sides' median seconds, ratio and memory.
     """
-    heads = ["task", "metric", *sides.values(), "seeds"]
+    heads, median = ["task", "metric", *sides.values(), "seeds"], statistics.median
     if timed:
         heads += ["s, tidybert", "s, transformers", "times as fast"]
         heads += ["MiB, tidybert", "MiB, transformers"]
@@ -88,7 +88,13 @@ def score_table(
             continue
         once = [str(len(seeds))]
         if timed:
-            once += _times([[by_side[side][seed] for seed in seeds] for side in compared])
+            lines = [[by_side[side][seed] for seed in seeds] for side in compared]
+            ratio = median(two["seconds"] / one["seconds"] for one, two in zip(*lines, strict=True))
+            seconds, memory = (
+                [f"{median(line[key] for line in side):.0f}" for side in lines]
+                for key in ("seconds", "peak_mib")
+            )
+            once += [*seconds, f"{ratio:.2f}", *memory]
         for number, metric in enumerate(datasets.JOBS[name].metrics):
             cells = []
             for found in by_side.values():
@@ -99,17 +105,6 @@ def score_table(
             rows.append(["" if number else name, metric, *cells])
             rows[-1] += [""] * len(once) if number else once
     return script.markdown(heads, rows)
-
-
-def _times(lines: Sequence[Sequence[script.Line]]) -> list[str]:
-    """Of two sides median seconds, the median ratio of a seed's seconds, and median memory."""
-    median = statistics.median
-    ratio = median(two["seconds"] / one["seconds"] for one, two in zip(*lines, strict=True))
-    seconds, memory = (
-        [f"{median(line[key] for line in side):.0f}" for side in lines]
-        for key in ("seconds", "peak_mib")
-    )
-    return [*seconds, f"{ratio:.2f}", *memory]
 
 
 # --- measurements
@@ -138,20 +133,15 @@ def measured_apart(side: str, work: FinetuneWork) -> dict[str, Any]:
     function = frozen_features if side == FROZEN else measure
     if side == DEFAULTS:
         side, work = "ours", replace(work, at_defaults=True)
-    return processes.run_apart(function, side, asdict(work), work.threads)
+    return script.run_apart(function, side, asdict(work), work.threads)
 
 
-def prepared(work: FinetuneWork, folder: Path) -> FinetuneWork:
-    """The work with the weights that its job begins with, if they are its own."""
-    if work.job == "ChnSentiCorp":
-        vocabulary = datasets.data_folder() / "vocab/bert-base-chinese/vocab.txt"
-        tokenizer = BertTokenizer.from_file(vocabulary, do_lower_case=True)
-        config = BertConfig.from_name("mini", vocab_size=tokenizer.vocab_size)
-        chinese = write_random_model(folder / "chinese", config, tokenizer, seed=0)
-        return replace(work, model=str(chinese))
-    if work.job == "2.0":
-        return replace(work, model=f"{learned_on_shifts(work).name}/run")
-    return work
+def chinese_model(folder: Path) -> Path:
+    """A small model of random weights with the Chinese vocabulary."""
+    vocabulary = datasets.data_folder() / "vocab/bert-base-chinese/vocab.txt"
+    tokenizer = BertTokenizer.from_file(vocabulary, do_lower_case=True)
+    config = BertConfig.from_name("mini", vocab_size=tokenizer.vocab_size)
+    return write_random_model(folder / "chinese", config, tokenizer, seed=0)
 
 
 def write_random_model(
@@ -160,13 +150,9 @@ def write_random_model(
     """Write a MODEL whose weights are drawn with this seed."""
     torch.manual_seed(seed)
     save_model_directory(
-        directory,
-        model_state=BertModel(config).state_dict(),
-        config=config,
-        tokenizer=tokenizer,
-        metadata=ModelMetadata(task="pretrain"),
-        architecture=BertModel.__name__,
-    )
+        directory, model_state=BertModel(config).state_dict(), config=config, tokenizer=tokenizer,
+        metadata=ModelMetadata(task="pretrain"), architecture=BertModel.__name__,
+    )  # fmt: skip
     return directory
 
 
@@ -179,17 +165,6 @@ def learned_on_shifts(work: FinetuneWork) -> tempfile.TemporaryDirectory[str]:
     return folder
 
 
-def with_one_start(work: FinetuneWork, folder: Path) -> FinetuneWork:
-    """The work from weights without dropout, with the head that our seed gives."""
-    # One step that moves no weight writes the head of this seed, drawn at random, for both sides.
-    arguments = TrainingArguments(
-        max_steps=1, learning_rate=1e-30, head_start="random", seed=work.seed
-    )
-    with with_dropout(replace(work, is_scored=False), 0.0) as without:
-        without.trained(arguments=arguments, out=folder / "start")
-    return replace(work, model=str(folder / "start"))
-
-
 def frozen_features(_side: str, given: dict[str, Any]) -> dict[str, Any]:
     """The scores of a linear model on the last four layers' states of a word's first piece."""
     from sklearn.linear_model import LogisticRegression
@@ -200,17 +175,14 @@ def frozen_features(_side: str, given: dict[str, Any]) -> dict[str, Any]:
     task, train, test = work.read()
     encoder, tokenizer = load(work.model)
 
+    def last_four(batch: Any) -> Any:
+        return torch.cat(encoder(batch.rows, output_hidden_states=True).hidden_states[-4:], dim=1)
+
     def vectors(examples: Sequence[Any]) -> Any:
         """(words, 4 H), in the order of the examples."""
         features = task.features(examples, tokenizer, work.max_seq_length)
-        rows = run_batches(
-            lambda batch: torch.cat(
-                encoder(batch.rows, output_hidden_states=True).hidden_states[-4:], dim=1
-            ),
-            features,
-            [len(one.input_ids) for one in features],
-            torch.device("cpu"),
-        )
+        lengths = [len(one.input_ids) for one in features]
+        rows = run_batches(last_four, features, lengths, torch.device("cpu"))
         starts = np.cumsum([0, *(len(one.words) for one in examples)])
         found = np.empty((starts[-1], rows[0].shape[1]), dtype=np.float32)
         for one, states in zip(features, rows, strict=True):
@@ -227,28 +199,34 @@ def frozen_features(_side: str, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(parser: argparse.ArgumentParser) -> None:
-    script.add_flags(parser, "model out write seeds max-steps")
     parser.add_argument("group", choices=datasets.GROUPS)
     jobs = datasets.JOBS
     parser.add_argument("--tasks", nargs="+", choices=jobs, help="default: all of the group")
-    parser.add_argument("--num-examples", type=int, help="train on so many examples only")
+    script.add_number(parser, "num-examples", None, "train on so many examples only")
     parser.add_argument("--same-start", action="store_true", help="same first head, no dropout")
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
     parser.add_argument("--defaults", action="store_true", help="also tidybert at its defaults")
-    given = parser.parse_args()
+    given = script.parse(parser, "model out write seeds max-steps")
     mark = given.group + "-same-start" * given.same_start
     mark += "-bfloat16" * (given.precision == "bfloat16")
-    extra = [FROZEN] if mark == "ner" else []
-    sides = [*script.SIDES, *extra, *([DEFAULTS] if given.defaults else [])]
+    sides = [*script.SIDES, *[FROZEN] * (mark == "ner"), *[DEFAULTS] * given.defaults]
     changes = {"max_steps": given.max_steps, "precision": given.precision}
-    if given.num_examples:
-        changes["num_examples"] = given.num_examples
+    changes |= {"num_examples": given.num_examples} if given.num_examples else {}
 
     def measured(side: str, name: str, seed: int) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
-            to = Path(folder)
-            work = prepared(work_of(name, given.model, seed=seed, **changes), to)
-            return measured_apart(side, with_one_start(work, to) if given.same_start else work)
+            work = work_of(name, given.model, seed=seed, **changes)
+            if name == "ChnSentiCorp":
+                work = replace(work, model=str(chinese_model(Path(folder))))
+            elif name == "2.0":
+                work = replace(work, model=f"{learned_on_shifts(work).name}/run")
+            if given.same_start:
+                # A step that moves no weight writes the head of this seed, drawn at random.
+                start = replace(work, is_scored=False, max_steps=1, learning_rate=1e-30)
+                with with_dropout(start, 0.0) as without:
+                    without.trained(out=Path(folder) / "start")
+                work = replace(work, model=f"{folder}/start")
+            return measured_apart(side, work)
 
     names = [name for name in datasets.GROUPS[given.group] if name in (given.tasks or jobs)]
     results = script.Results(given.out or Path(f"{mark}.jsonl"))
@@ -257,9 +235,28 @@ def main(parser: argparse.ArgumentParser) -> None:
     shown = {side: heading for side, heading in NAMES.items() if side in known}
     if DEFAULTS in shown:
         shown["ours"] = "tidybert at transformers' settings"
-    every, compared = list(datasets.GROUPS[given.group]), script.SIDES
-    table = score_table(every, results.lines, shown, compared=compared, timed=True)
+    every = list(datasets.GROUPS[given.group])
+    table = score_table(every, results.lines, shown, compared=script.SIDES, timed=True)
     script.show(table, given.write, mark)
+
+
+# --- the rows that padded batches add
+
+
+def padding(parser: argparse.ArgumentParser) -> None:
+    """Count a token's cells in the padded batches of compare glue and text; tidybert has one."""
+    given = script.parse(parser, "model write")
+    tokenizer, rows = BertTokenizer.from_pretrained(given.model), []
+    for name in sorted({*datasets.GROUPS["glue"], *datasets.GROUPS["text"]} - {"ChnSentiCorp"}):
+        work = work_of(name, given.model, is_scored=False)
+        task, train, _ = work.read()
+        features = task.features(train, tokenizer, work.max_seq_length)
+        lengths = np.array([len(one.input_ids) for one in features])
+        padded = sum(lengths[batch].max() * len(batch) for batch in work.batches(len(lengths)))
+        cells = padded / (lengths.sum() * work.num_train_epochs)
+        rows.append([name, f"{len(lengths):,}", f"{lengths.mean():.1f}", f"{cells:.2f}"])
+    heads = ["task", "examples", "tokens an example", "padded cells a token"]
+    script.show(script.markdown(heads, rows), given.write, "padding")
 
 
 # --- the weights that a training begins with
@@ -275,16 +272,15 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
 def own_model(parser: argparse.ArgumentParser) -> None:
     """Fine-tune tidybert-small and minilm, from which it began, on the same examples.
 
-        python -m benchmarks own_model --seeds 3 --write docs/own-model.md
-
-    Both take tidybert's defaults.  Turns, --out and the dev metric are as in compare; CoNLL-2003 is
-    measured on its test part.  Each task is trained on a part, so that a run takes a few minutes on
-    two cores.
+    Both take tidybert's defaults.  Each task is trained on a part.
     """
-    script.add_flags(parser, "model out write seeds max-steps", model="tidybert-small",
-                     out=Path("own_model.jsonl"))  # fmt: skip
     parser.add_argument("--tasks", nargs="+", default=list(SETTINGS), choices=SETTINGS)
-    given = parser.parse_args()
+    given = script.parse(
+        parser,
+        "model out write seeds max-steps",
+        model="tidybert-small",
+        out=Path("own_model.jsonl"),
+    )
 
     def measured(model: str, name: str, seed: int) -> dict[str, Any]:
         changes = {"seed": seed, "max_steps": given.max_steps, **SETTINGS[name]}
@@ -292,7 +288,7 @@ def own_model(parser: argparse.ArgumentParser) -> None:
 
     results, models = script.Results(given.out), (given.model, ORIGIN)
     take_in_turn(results, given.tasks, models, given.seeds, measured)
-    sides = {model: model for model in models}
+    sides = dict(zip(models, models, strict=True))
     table = score_table(list(SETTINGS), results.lines, sides, compared=models, timed=False)
     script.show(table, given.write, "own_model")
 
@@ -302,10 +298,10 @@ def own_model(parser: argparse.ArgumentParser) -> None:
 _INT8_DATA: Final = ("SST-2", "MRPC", "STS-B", "CoNLL-2003", "shifts")
 
 
-def in_both_precisions(name: str, model: str, num_examples: int, seed: int) -> dict[str, Any]:
+def in_both_precisions(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """The metrics of a job in both precisions, by one trained model."""
-    most = datasets.JOBS[name].num_examples or num_examples
-    work = work_of(name, model, seed=seed, num_examples=min(num_examples, most))
+    most = min(datasets.JOBS[name].num_examples or given.num_examples, given.num_examples)
+    work = work_of(name, given.model, seed=given.seed, num_examples=most)
     _, train, test = work.read()
     trained = work.trained()
     found = {"float32": metrics_of(trained, test)}
@@ -319,22 +315,17 @@ def in_both_precisions(name: str, model: str, num_examples: int, seed: int) -> d
 def int8(parser: argparse.ArgumentParser) -> None:
     """What int8 costs in scores: a job is trained once, its test part answered in both precisions.
 
-        python -m benchmarks int8 --write docs/performance.md
-
-    A job trains on MODEL as ``compare`` does, on --num-examples of its training part at most.  Each
-    measurement is a line of --out, and a stopped run continues from there.
+    A job trains as in ``compare``, on --num-examples of its training part at most.
     """
-    script.add_flags(parser, "model out write", out=Path("int8.jsonl"))
-    jobs, most = datasets.JOBS, script.at_least(1)
+    jobs = datasets.JOBS
     parser.add_argument("--data", nargs="+", default=list(_INT8_DATA), choices=jobs)
-    parser.add_argument("--num-examples", type=most, default=3200, help="to train on")
-    parser.add_argument("--seed", type=int, default=1)
-    given = parser.parse_args()
+    script.add_number(parser, "num-examples", 3200, "to train on")
+    script.add_number(parser, "seed", 1)
+    given = script.parse(parser, "model out write", out=Path("int8.jsonl"))
     results = script.Results(given.out)
     for name in given.data:
-        work = (name, given.model, given.num_examples, given.seed)
         key = {"data": name, "model": given.model, "seed": given.seed}
-        results.take(key, partial(in_both_precisions, *work))
+        results.take(key, partial(in_both_precisions, name, given))
     rows = []
     for line in results.lines:
         metric = jobs[line["data"]].metrics[0]
@@ -343,3 +334,149 @@ def int8(parser: argparse.ArgumentParser) -> None:
         rows.append([f"{line['data']}, {metric}", f"{line['num_test']:,}", *figures])
     table = script.markdown(["", "examples", "float32", "int8", "loss"], rows)
     script.show(table, given.write, "int8-scores")
+
+
+# --- students of fewer layers
+
+
+TEACHER, ALONE, TAUGHT, MORE = "teacher", "labels alone", "teacher too", "5,000 texts more"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How many examples there are, and the passes over them."""
+
+    num_labelled: int
+    num_train_epochs: float
+    num_test: int = 1000
+    num_unlabelled: int = 0
+    epochs_with_more: float = 1.0
+    train_batch_size: int = 32
+
+
+STUDENTS: Final = {
+    "SST-2": Setting(6400, 2),
+    "CoNLL-2003": Setting(1500, 3),
+    "shifts": Setting(300, 2, num_test=150, train_batch_size=8),
+}
+FEW: Final = Setting(300, 10, num_unlabelled=5000)
+
+
+def run_of(name: str, side: str, seed: int, setting: Setting, given: argparse.Namespace) -> Path:
+    """The RUN of a side; those of a taught student are named by weight and temperature too."""
+    parts = [name, side, str(setting.num_labelled), str(seed)]
+    parts += [] if side == TEACHER else [str(given.num_layers)]
+    if side in (TAUGHT, MORE):
+        parts += [f"{given.weight:g}", f"{given.temperature:g}"]
+    return Path(given.runs) / "--".join(parts).replace(" ", "_")
+
+
+def test_examples(name: str, setting: Setting) -> list[Any]:
+    """The examples to measure on."""
+    return datasets.drawn(datasets.examples_of(name, "dev"), setting.num_test, 0)
+
+
+def measured_student(
+    name: str, side: str, seed: int, setting: Setting, given: argparse.Namespace
+) -> script.Line:
+    """The scores of the RUN, which is trained if it is not there."""
+    every, job = datasets.examples_of(name, "train"), datasets.JOBS[name]
+    pool = datasets.drawn(every, len(every), seed)
+    labelled, rest = pool[: setting.num_labelled], pool[setting.num_labelled :]
+    test = rest[-1000:] if given.dev else test_examples(name, setting)
+    rest = rest[:-1000] if given.dev else rest
+    more = rest[: setting.num_unlabelled] if side == MORE else []
+    run, teacher = (run_of(name, each, seed, setting, given) for each in (side, TEACHER))
+    given_too: dict[str, Any] = {}
+    if side != TEACHER:
+        given_too["num_layers"] = given.num_layers
+    if side in (TAUGHT, MORE):
+        given_too |= {"teacher": teacher, "teacher_weight": given.weight}
+        given_too |= {"teacher_temperature": given.temperature, "unlabelled": more or None}
+    arguments = TrainingArguments(
+        num_train_epochs=setting.epochs_with_more if more else setting.num_train_epochs,
+        train_batch_size=setting.train_batch_size,
+        pooling="cls" if job.task == "classify" else None,
+        seed=TrainingArguments.seed + seed,
+    )
+    work = FinetuningJob(
+        task_class(job.task).from_examples(labelled), given.model if side == TEACHER else teacher,
+        labelled, None, arguments, max_seq_length=job.max_seq_length, out=run, resume=run.exists(),
+        **given_too,
+    )  # fmt: skip
+    seconds = 0.0
+    if not is_finished(run):
+        train = partial(run_finetuning, work, Reporter(script.note, str))
+        _, seconds, _ = script.timed(train)
+    found = metrics_of(FinetunedModel.of_run(run), test)
+    return {**{each: found[each] for each in job.metrics}, "seconds": seconds}
+
+
+def speeds(
+    name: str, sides: Sequence[str], setting: Setting, given: argparse.Namespace
+) -> script.Line:
+    """Test texts a second of each side's RUN, medians of three rounds."""
+    test = test_examples(name, setting)
+    runs = {side: FinetunedModel.of_run(run_of(name, side, 0, setting, given)) for side in sides}
+
+    def measure(side: str) -> dict[str, float]:
+        one = runs[side]
+        features = one.task.features(test, one.tokenizer, one.max_seq_length)
+        _, seconds, _ = script.timed(partial(run_features, one.task, one.model, features))
+        return {"texts/s": len(test) / seconds}
+
+    medians = script.take_rounds(sides, 3, measure)["medians"]
+    return {side: found["texts/s"] for side, found in medians.items()}
+
+
+def distill_table(results: script.Results, sides: Sequence[str]) -> list[str]:
+    """Markdown rows: the scores of each side, and how many times as fast the students answer."""
+    rows = []
+    for name in dict.fromkeys(line["data"] for line in results.lines):
+        for metric in datasets.JOBS[name].metrics:
+            found = [
+                [line[metric] for line in results.where(data=name, side=side) if metric in line]
+                for side in sides
+            ]
+            fast = results.where(data=name, side="speed")
+            times = f"{fast[0][sides[1]] / fast[0][TEACHER]:.2f}" if fast else ""
+            rows.append([name, metric, *map(script.percent, found), times, str(len(found[0]))])
+    return script.markdown(["data", "score", *sides, "times as fast", "seeds"], rows)
+
+
+def distill(parser: argparse.ArgumentParser) -> None:
+    """Students of fewer layers: from labels alone, and with a teacher's answers beside them.
+
+    The teacher is --model, fine-tuned at tidybert's defaults.  Both students begin with
+    --num-layers of its layers and a new head.  All learn from the same labelled texts, which
+    STUDENTS counts.  With --few the labelled texts are 300, and a third student has 5,000 texts
+    without labels too.  RUNs are kept under --runs.  Texts a second are those of finished RUNs that
+    answer the test texts in turn, the median of three rounds.  --weight and --temperature are of
+    the teacher, to choose the defaults; --dev measures on examples held out of the training part.
+    """
+    default, jobs = FinetuningOptions, datasets.JOBS
+    parser.add_argument("--data", nargs="+", default=list(STUDENTS), choices=jobs)
+    parser.add_argument("--few", action="store_true", help="300 labels, and 5,000 texts without")
+    parser.add_argument("--sides", nargs="+", default=None)
+    script.add_number(parser, "num-layers", 3)
+    parser.add_argument("--weight", type=float, default=default.teacher_weight)
+    parser.add_argument("--temperature", type=float, default=default.teacher_temperature)
+    parser.add_argument("--dev", action="store_true", help="measure on a held-out part of train")
+    parser.add_argument("--runs", default="distill_runs", help="folder of the RUNs")
+    given = script.parse(parser, "model out write seeds", out=Path("distill.jsonl"), seeds=1)
+    sides = given.sides or [TEACHER, ALONE, TAUGHT, *[MORE] * given.few]
+    results = script.Results(given.out)
+    for name in given.data:
+        setting = FEW if given.few else STUDENTS[name]
+        for seed in range(given.seeds):
+            for side in sides:
+                key = {"data": name, "side": side, "seed": seed}
+                if side in (TAUGHT, MORE):
+                    key |= {"weight": given.weight, "temperature": given.temperature}
+                results.take(key, partial(measured_student, name, side, seed, setting, given))
+        if not given.dev:
+            key = {"data": name, "side": "speed"}
+            results.take(key, partial(speeds, name, sides[:3], setting, given))
+    script.show(
+        distill_table(results, sides), given.write, "distill_few" if given.few else "distill"
+    )

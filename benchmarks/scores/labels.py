@@ -1,22 +1,33 @@
-"""What ``tidybert check`` says of labels: those that are wrong, and the texts to label next."""
+"""Labels: those that are wrong, the texts to label next, and learning from few of them."""
 
 import argparse
 import statistics
-from collections.abc import Sequence
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
-from benchmarks.harness import datasets, processes, script
+from benchmarks.harness import datasets, script
+from tidybert import BertClassifier, BertTagger, BertVectorizer
+from tidybert.catalog import DEFAULT_MODEL, find_model
 from tidybert.checking import label_check
 from tidybert.data.checks import TrainingData
+from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
 from tidybert.system.reporter import SILENT
 from tidybert.tasks.classification import Classification
+from tidybert.tasks.tags.tag_files import TaggedExample
 
 DATA_SETS: Final = ("SST-2", "TREC", "BANKING77")
 MAX_SEQ_LENGTH: Final = 128
@@ -82,7 +93,7 @@ def flipped_found(name: str, rate: float, seed: int, given: argparse.Namespace) 
     if given.cleanlab is not None:
         labels = [task.label_ids[str(one.label)] for one in noisy]
         work = {"p": p.tolist(), "dtype": str(p.dtype), "labels": labels, "rankings": RANKINGS}
-        named |= processes.in_environment(given.cleanlab, _CLEANLAB, work)
+        named |= script.in_environment(given.cleanlab, _CLEANLAB, work)
 
     def share(rows: Sequence[int]) -> float:
         return len({*flipped}.intersection(rows)) / len(flipped)
@@ -98,42 +109,35 @@ def flipped_found(name: str, rate: float, seed: int, given: argparse.Namespace) 
 
 def errors_table(results: script.Results) -> list[str]:
     """Markdown rows: precision at the number flipped, and what each list has, in percent."""
-    sides = {"tidybert": "tidybert", **{name: f"cleanlab, {name}" for name in RANKINGS}}
-    heads = ["data", "flipped", "probe agrees", *sides.values()]
-    heads += ["tidybert lists", "of the flipped", "cleanlab lists", "of the flipped"]
-    lists = product(("tidybert", "find_label_issues"), ("listed", "found"))
-    cells = [*(("precision", side) for side in sides), *((key, side) for side, key in lists)]
+    cells = {"tidybert": ("precision", "tidybert")}
+    cells |= {f"cleanlab, {name}": ("precision", name) for name in RANKINGS}
+    for said, side in (("tidybert", "tidybert"), ("cleanlab", "find_label_issues")):
+        cells |= {f"{said} lists": ("listed", side), f"{said}'s, of the flipped": ("found", side)}
     rows = []
     for name, rate in product(DATA_SETS, RATES):
         if lines := results.where(data=name, rate=rate):
             agreement = statistics.mean(100 * line["agreement"] for line in lines)
             rows.append([name, f"{rate:.0%}", f"{agreement:.1f}"])
-            for key, side in cells:
+            for key, side in cells.values():
                 values = [line[key][side] for line in lines if side in line[key]]
                 mean = statistics.mean(values) if values else None
                 shown = "" if mean is None else f"{100 * mean:.1f}"
                 rows[-1].append(f"{mean:.0f}" if shown and key == "listed" else shown)
-    return script.markdown(heads, rows)
+    return script.markdown(["data", "flipped", "probe agrees", *cells], rows)
 
 
 def label_errors(parser: argparse.ArgumentParser) -> None:
     """Find labels that were flipped: precision and recall of ``tidybert check`` beside cleanlab's.
 
-        python -m benchmarks label_errors --cleanlab cleanlab/bin/python --write benchmarks/NOTES.md
-
     A share of the labels of --size training texts is flipped to other classes at random.  Both
     programs rank the same out-of-fold probabilities and name as many labels as were flipped, so
     that precision and recall are equal.  A data set's own errors, which both find too, count as
-    mistakes here.
-
-    cleanlab runs in an environment of its own: python -m venv cleanlab, then pip install cleanlab
-    there.  Without it its columns stay empty.  Each measurement is a line of --out, and a stopped
-    run continues from there.
+    mistakes here.  cleanlab runs in an environment of its own (python -m venv cleanlab, then pip
+    install cleanlab there).  Without it its columns stay empty.
     """
-    script.add_flags(parser, "model out write seeds", out=Path("label-errors.jsonl"))
-    parser.add_argument("--size", type=int, default=2000)
+    script.add_number(parser, "size", 2000, "training texts")
     parser.add_argument("--cleanlab", help="Python of an environment that has cleanlab")
-    given = parser.parse_args()
+    given = script.parse(parser, "model out write seeds", out=Path("label-errors.jsonl"))
     results = script.Results(given.out)
     for name, rate, seed in product(DATA_SETS, RATES, range(1, given.seeds + 1)):
         key = {"data": name, "rate": rate, "seed": seed, "size": given.size, "model": given.model}
@@ -143,7 +147,7 @@ def label_errors(parser: argparse.ArgumentParser) -> None:
 
 # --- texts to label next
 
-WAYS: Final = ("random", "suggested", "uncertain alone")
+PICKS: Final = ("random", "suggested", "uncertain alone")
 
 
 def curve(name: str, way: str, seed: int, given: argparse.Namespace) -> dict[str, list[float]]:
@@ -183,28 +187,266 @@ def curve(name: str, way: str, seed: int, given: argparse.Namespace) -> dict[str
 def suggested_labels(parser: argparse.ArgumentParser) -> None:
     """Accuracy by number of labels: texts that ``tidybert check --suggest`` names, or random ones.
 
-        python -m benchmarks suggested_labels --write benchmarks/NOTES.md
-
     Each curve begins with the same --start random texts of --pool, and adds --step texts a round:
     at random, those that tidybert suggests, or the most uncertain ones whether they are alike or
     not.  The probe, a linear model on the frozen encoder's vectors, is fitted to the labelled texts
-    and measured on at most --num-test texts of the test part, in percent, mean and deviation over
-    --seeds.  Each curve is a line of --out, and a stopped run continues from there.
+    and measured on at most --num-test texts of the test part.
     """
-    script.add_flags(parser, "model out write seeds", out=Path("suggested-labels.jsonl"))
     numbers = {"pool": 2000, "num_test": 1000, "start": 100, "step": 50, "rounds": 4}
     for name, default in numbers.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
-    given = parser.parse_args()
+        script.add_number(parser, name.replace("_", "-"), default)
+    given = script.parse(parser, "model out write seeds", out=Path("suggested-labels.jsonl"))
     settings = {name: getattr(given, name) for name in ("model", *numbers)}
     names, results = DATA_SETS[:2], script.Results(given.out)
-    for seed, name, way in product(range(1, given.seeds + 1), names, WAYS):
+    for seed, name, way in product(range(1, given.seeds + 1), names, PICKS):
         key = {"data": name, "way": way, "seed": seed, **settings}
         results.take(key, partial(curve, name, way, seed, given))
     rows = []
-    for name, way in product(names, WAYS):
+    for name, way in product(names, PICKS):
         curves = [line["curve"] for line in results.where(data=name, way=way)]
         cells = [script.percent(scores) for scores in zip(*curves, strict=True)]
         rows += [[name, way, *cells]] if cells else []
     labels = [str(given.start + number * given.step) for number in range(given.rounds + 1)]
     script.show(script.markdown(["data", "texts", *labels], rows), given.write, "suggested-labels")
+
+
+# --- few labels
+
+
+NUM_TEST: Final = 500
+SETS: Final = (
+    "SST-2", "TREC", "BANKING77", "SMS spam", "tickets", "QNLI subset", "MRPC", "QQP subset",
+    "CoNLL-2003",
+)  # fmt: skip
+TAGGED: Final = ("CoNLL-2003",)
+"""The sets whose words are tagged: their score is an F1."""
+_FINE_TUNED: Final = {"head_start": "probe", "validation_fraction": 0.0, "train_batch_size": 32}
+_CONTRASTIVE: Final = {"head_start": "contrastive", "num_train_epochs": 0.0}
+WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "minilm": {}, "minilm, fine-tuned": {**_FINE_TUNED, "pooling": "mean"},
+    "minilm, contrastive": {**_CONTRASTIVE, "pooling": "mean"}, "default": {},
+    "fine-tuned": _FINE_TUNED, "contrastive": _CONTRASTIVE,
+}  # fmt: skip
+"""BertClassifier's parameters by side.  "fine-tuned" takes 100 steps, in 3 to 20 epochs."""
+SIDES: Final = ("TF-IDF", "vectors", "SetFit", "Trainer", *WAYS)
+TAGGING: Final = ("minilm", "default")
+"""The sides that tag words."""
+_SETFIT: Final = """
+import json, sys, setfit
+from datasets import Dataset
+work = json.load(sys.stdin)
+train = work["train"]
+model = setfit.SetFitModel.from_pretrained(work["model"], local_files_only=True)
+quiet = {"save_strategy": "no", "report_to": "none", "show_progress_bar": False}
+columns = {"text": [text for text, _ in train], "label": [label for _, label in train]}
+arguments = setfit.TrainingArguments(seed=work["seed"], **quiet)
+data = Dataset.from_dict(columns)
+setfit.Trainer(model=model, args=arguments, train_dataset=data).train()
+print(json.dumps([str(label) for label in model.predict(work["test"])]))
+"""
+
+
+class TransformersTrainer:
+    """transformers' Trainer with its defaults, as an estimator."""
+
+    def __init__(self, model: str | Path) -> None:
+        self.work = SimpleNamespace(model=model, attention="sdpa", max_seq_length=MAX_SEQ_LENGTH)
+
+    def fit(self, texts: Sequence[Any], labels: Sequence[str]) -> None:
+        import transformers
+
+        from benchmarks.speed.transformers_training import Texts
+
+        self.side = Texts(Classification(sorted(set(labels))), self.work)
+        with tempfile.TemporaryDirectory() as folder:
+            quiet: Any = {"report_to": [], "disable_tqdm": True, "save_strategy": "no"}
+            transformers.Trainer(
+                self.side.model,
+                transformers.TrainingArguments(folder, use_cpu=True, **quiet),
+                data_collator=self.side.collate,
+                train_dataset=self.side.encode(_examples(texts, labels)),
+            ).train()
+
+    def score(self, texts: Sequence[Any], labels: Sequence[str]) -> float:
+        self.side.model.eval()
+        return float(self.side.score(_examples(texts, labels))["accuracy"])
+
+
+def _examples(texts: Sequence[Any], labels: Sequence[str]) -> list[TextExample]:
+    given = enumerate(zip(texts, labels, strict=True))
+    return [
+        TextExample(text, None, label, row)
+        if isinstance(text, str)
+        else TextExample(text[0], text[1], label, row)
+        for row, (text, label) in given
+    ]
+
+
+class SetFit:
+    """SetFit with its defaults, as an estimator; ``python`` is that of its environment."""
+
+    def __init__(self, model: str | Path, python: str, seed: int) -> None:
+        self.work: dict[str, Any] = {"model": str(find_model(model)), "seed": seed}
+        self.python = python
+
+    def fit(self, texts: Sequence[Any], labels: Sequence[str]) -> None:
+        """Keep the texts: the other process learns and answers in one call."""
+        self.work["train"] = [*zip(map(_joined, texts), labels, strict=True)]
+
+    def score(self, texts: Sequence[Any], labels: Sequence[str]) -> float:
+        work = {**self.work, "test": [*map(_joined, texts)]}
+        found = script.in_environment(self.python, _SETFIT, work)
+        return float((np.array(found) == np.array(labels)).mean())
+
+
+def _joined(text: Any) -> str:
+    """A text, or the texts of a pair as one."""
+    return text if isinstance(text, str) else " [SEP] ".join(text)
+
+
+def build(side: str, model: str | Path, train: Sequence[Any], python: str, seed: int) -> Any:
+    """The estimator of a side for these examples."""
+    start = model if "minilm" in side else DEFAULT_MODEL
+    if isinstance(train[0], TaggedExample):
+        return BertTagger(start)
+    if side == "SetFit":
+        return SetFit(model, python, seed)
+    if side == "TF-IDF":
+        is_pair = train[0].text_pair is not None
+        words = TfidfVectorizer(preprocessor=" ".join if is_pair else None)
+        return make_pipeline(words, LogisticRegression())
+    if side == "vectors":
+        return make_pipeline(BertVectorizer(model), LogisticRegression(max_iter=1000))
+    if side == "Trainer":
+        return TransformersTrainer(model)
+    given = dict(WAYS[side])
+    if "fine-tuned" in side:
+        given["num_train_epochs"] = min(max(3.0, 3200 / len(train)), 20.0)
+    return BertClassifier(start, **given)
+
+
+def parts(name: str, size: int | str, seed: int) -> tuple[list[Any], list[Any]]:
+    """A draw of the training part, and the texts of the test part whose labels it has."""
+    train, test = (datasets.examples_of(name, part) for part in ("train", "dev"))
+    if isinstance(size, int):
+        train = datasets.drawn(train, size, seed)
+    else:
+        train = of_each_class(train, int(size.split()[0]), seed)
+
+    def labels(example: Any) -> Sequence[Any]:
+        return example.tags or () if isinstance(example, TaggedExample) else (example.label,)
+
+    known = {label for one in train for label in labels(one)}
+    test = [one for one in test if known.issuperset(labels(one))]
+    return train, datasets.drawn(test, NUM_TEST, 0)
+
+
+def of_each_class(examples: Sequence[Any], shots: int, seed: int) -> list[Any]:
+    """So many examples of each class, or all where a class has fewer."""
+    counts: Counter[str] = Counter()
+    chosen = []
+    for one in datasets.drawn(examples, len(examples), seed):
+        counts[one.label] += 1
+        if counts[one.label] <= shots:
+            chosen.append(one)
+    return chosen
+
+
+def scored(estimator: Any, train: Sequence[Any], test: Sequence[Any]) -> dict[str, float]:
+    """The accuracy (of tags the F1) on the test examples after learning, and the seconds."""
+
+    def columns(examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Texts, rows of two, or words; and labels, or tags."""
+        if isinstance(examples[0], TaggedExample):
+            return [one.words for one in examples], [one.tags for one in examples]
+        pairs = [(one.text, one.text_pair) for one in examples]
+        texts = [text if other is None else (text, other) for text, other in pairs]
+        return texts, [one.label for one in examples]
+
+    def score() -> float:
+        estimator.fit(*columns(train))
+        return float(estimator.score(*columns(test)))
+
+    accuracy, seconds, _ = script.timed(score)
+    return {"accuracy": accuracy, "seconds": round(seconds, 1)}
+
+
+def tables(results: script.Results) -> list[str]:
+    """Markdown: a table of the draws by class, and one of those of any class."""
+    by_class = table([line for line in results.lines if not isinstance(line["size"], int)])
+    drawn = table([line for line in results.lines if isinstance(line["size"], int)])
+    return [*by_class, *([""] if by_class and drawn else []), *drawn]
+
+
+def table(lines: Sequence[script.Line]) -> list[str]:
+    """The accuracy of each measured side over the draws, and over the data where no draw lacks."""
+    rows, sides = [], [side for side in SIDES if any(line["side"] == side for line in lines)]
+    for size in sorted({line["size"] for line in lines}, key=lambda of: int(str(of).split()[0])):
+        of_size = [line for line in lines if line["size"] == size]
+        # By data and side, the accuracy of each draw.
+        found: dict[str, dict[str, dict[int, float]]] = {
+            name: {side: {} for side in sides} for name in sorted({e["data"] for e in of_size})
+        }
+        for line in of_size:
+            found[line["data"]][line["side"]][line["seed"]] = line["accuracy"]
+        for name, draws in found.items():
+            most = max(map(len, draws.values()))
+            # A figure of fewer draws says so.
+            cells = [
+                script.percent(list(each.values()))
+                + (f" ({len(each)})" if 0 < len(each) < most else "")
+                for each in draws.values()
+            ]
+            rows.append([name, f"{size}", f"{most}", *cells])
+        classified = [draws for name, draws in found.items() if name not in TAGGED]
+        keys = {
+            side: {(at, seed) for at, draws in enumerate(classified) for seed in draws[side]}
+            for side in sides
+        }
+        whole = max(keys.values(), key=len)
+        some = [draws for at, draws in enumerate(classified) if at in {at for at, _ in whole}]
+        means = [
+            f"{100 * statistics.mean(statistics.mean(draws[side].values()) for draws in some):.1f}"
+            if keys[side] >= whole and whole
+            else ""
+            for side in sides
+        ]
+        rows += [[f"mean of {len(some)}", f"{size}", "", *means]] if whole else []
+    return script.markdown(["data", "texts", "draws", *sides], rows) if rows else []
+
+
+def small_data(parser: argparse.ArgumentParser) -> None:
+    """The default beside every way to learn from few labelled texts, in accuracy or F1.
+
+    --sizes draws texts at random, --shots so many of each class.  "default" is BertClassifier as it
+    comes, which begins with tidybert-small; "fine-tuned" and "contrastive" name a way for it, for
+    pairs too.  "minilm" is BertClassifier with minilm, and so are its ways.  "vectors" are minilm's
+    with a logistic regression, as sentence-transformers' users do it.  Trainer is transformers'
+    with its defaults, and SetFit runs with its own, in an environment that --setfit names (pip
+    install setfit==1.1.3 'transformers<4.56' 'sentence-transformers<5'); both begin with minilm.
+    To SetFit a pair is one text, joined by [SEP].  For CoNLL-2003 "default" and "minilm" are
+    BertTagger, and there is no other side.  All learn from the same draw, and are scored on at most
+    500 texts of the test part.
+    """
+    parser.add_argument("--data", nargs="+", default=list(SETS), choices=SETS)
+    parser.add_argument("--sizes", nargs="+", type=int, default=[], help="texts of a draw")
+    parser.add_argument("--shots", nargs="+", type=int, default=[], help="texts of each class")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all that can run")
+    parser.add_argument("--setfit", help="the python of an environment that has SetFit")
+    script.add_number(parser, "draws", 1)
+    given = script.parse(parser, "model out write", out=Path("small.jsonl"))
+    # What the checks find in a small draw is not the subject here.
+    warnings.simplefilter("ignore")
+    results = script.Results(given.out)
+    sides = given.sides or [side for side in SIDES if side != "SetFit" or given.setfit]
+    if "SetFit" in sides and not given.setfit:
+        parser.error("--sides SetFit needs --setfit, the python of an environment that has it")
+    sizes = [*(f"{shots} a class" for shots in given.shots), *given.sizes]
+    for size, seed, name in product(sizes, range(1, given.draws + 1), given.data):
+        train, test = parts(name, size, seed)
+        for side in sides:
+            if name not in TAGGED or side in TAGGING:
+                estimator = build(side, given.model, train, given.setfit, seed)
+                key = {"data": name, "size": size, "side": side, "seed": seed}
+                results.take(key, partial(scored, estimator, train, test))
+    script.show(tables(results), given.write, "small-data")

@@ -1,41 +1,44 @@
 """Everything to measure on a GPU, in less than 25 minutes, and a table of what was found.
 
-    python -m benchmarks cuda --out cuda.md
-
 Each step is a process of its own with a time limit.  The table is written again after each step, so
-a machine that goes away takes nothing along.  Without --data DIR it makes its own corpus.
-
-    python -m benchmarks cuda --device cpu --tiny --out cuda.md
-
-tries all of it without a GPU.
+a machine that goes away takes nothing along.  Without --data DIR it makes its own corpus.  --device
+cpu --tiny tries all of it without a GPU.
 """
 
 import argparse
 import importlib.util
 import json
+import math
 import os
 import signal
+import string
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.processes import ROOT
-from benchmarks.harness.script import markdown, record
+import numpy as np
+import torch
+
+from benchmarks.harness.datasets import wikipedia_lines
+from benchmarks.harness.script import ROOT, add_number, markdown, record
+from benchmarks.scores.compare import write_random_model
+from benchmarks.speed.training import corpus_of
+from tidybert.configuration import BertConfig
+from tidybert.tokenization import BertTokenizer
 
 MOST_SECONDS: Final = 25 * 60
+_VOCABULARY: Final = 30_522
 
 
 @dataclass(frozen=True)
 class Step:
-    """One row of the table.
-
-    command: what follows python.  limit: seconds.  found: from stdout to what the table says.
-    """
+    """One row of the table: what follows python, seconds, and from stdout what the table says."""
 
     name: str
     command: tuple[str, ...]
@@ -95,7 +98,7 @@ def plan(device: str, tiny: bool, folder: Path, data: Path | None) -> list[Step]
         sides["transformers-flash"] = ", with flash-attn"
 
     def check(name: str, *flags: object) -> tuple[str, ...]:
-        words = ("-m", "benchmarks.speed.cuda_checks", name, folder, "--size", size)
+        words = ("-m", "benchmarks.speed.cuda", name, folder, "--size", size)
         return tuple(map(str, (*words, "--device", device, *flags)))
 
     def speed(name: str, *flags: object) -> tuple[str, ...]:
@@ -211,3 +214,97 @@ def main(parser: argparse.ArgumentParser) -> int:
             given.out.write_text(page(outcomes), encoding="utf-8")
             print(f"{step.name} ({outcomes[-1].seconds:.0f} s): {outcomes[-1].found}", flush=True)
     return 1 if any(each.failed for each in outcomes) else 0
+
+
+# --- the steps that are no speed
+
+
+def prepare(given: argparse.Namespace) -> str:
+    """FOLDER/corpus, FOLDER/model and FOLDER/texts.txt."""
+    tokens = list(BertTokenizer.from_pretrained("tidybert-small").vocabulary.tokens)
+    known = set(tokens)
+    made = ("".join(letters) for letters in product(string.ascii_lowercase, repeat=4))
+    tokens += islice((word for word in made if word not in known), _VOCABULARY - len(tokens))
+    tokens = tokens[: 2_000 if given.tiny else _VOCABULARY]
+    tokenizer = BertTokenizer(tokens)
+    source, lines = wikipedia_lines()
+    if source == "bundled tickets" or given.tiny:
+        source, lines = "words at random", random_lines(tokens, 600 if given.tiny else 60_000)
+    corpus_of(lines, tokenizer, given.folder, held_out=0.3 if given.tiny else 0.02)
+    texts = lines[: 100 if given.tiny else 2_000]
+    (given.folder / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    config = BertConfig.from_name(given.size, vocab_size=tokenizer.vocab_size)
+    write_random_model(given.folder / "model", config, tokenizer, seed=0)
+    device = torch.device(given.device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    return f"{name}; {len(lines):,} lines of {source}, a vocabulary of {tokenizer.vocab_size:,}"
+
+
+def random_lines(tokens: Sequence[str], number: int) -> list[str]:
+    """Paragraphs whose words are as unequal in number as in prose (Zipf's law)."""
+    generator = np.random.default_rng(0)
+    words = np.array([token for token in tokens if token.isalpha() and token.isascii()])
+    generator.shuffle(words)
+    shares = 1 / np.arange(2, len(words) + 2)
+    lines = []
+    for _ in range(number):
+        lengths = generator.integers(8, 30, generator.integers(2, 6))
+        drawn = iter(generator.choice(words, lengths.sum(), p=shares / shares.sum()).tolist())
+        lines.append(" ".join(" ".join(islice(drawn, length)) + "." for length in lengths.tolist()))
+    return lines
+
+
+def resume(given: argparse.Namespace) -> str:
+    """The fast recipe; SIGTERM at half the steps; --resume to the end."""
+    run: Path = given.folder / "run"
+    flags = {
+        "recipe": "fast", "data": given.data, "out": run, "device": given.device,
+        "max-steps": given.steps, "save-steps": given.steps, "logging-steps": 1,
+        "tokens-per-step": given.tokens, "micro-batch": given.tokens // 2,
+    }  # fmt: skip
+    command = [sys.executable, "-m", "tidybert", "pretrain", given.size]
+    command += [word for name, each in flags.items() for word in (f"--{name}", str(each))]
+    command += ["--compile"] * (given.device != "cpu")
+    log, notes = run / "metrics.jsonl", given.folder / "resume.txt"
+    environment = {**os.environ, "TORCH_LOGS": "recompiles"}
+    with notes.open("w") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=stream, env=environment)
+        while process.poll() is None and len(steps_of(log)) < given.steps // 2:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+        stopped = len(steps_of(log))
+        done = subprocess.run([*command, "--resume"], stdout=stream, stderr=stream, env=environment)
+    told = notes.read_text()
+    print(told[-3000:])
+    steps = steps_of(log)
+    numbers = [each["step"] for each in steps]
+    if done.returncode or numbers != list(range(1, given.steps + 1)):
+        sys.exit(f"resume ended with {done.returncode}, steps {numbers}")
+    if not all(math.isfinite(each["loss"]) for each in steps):
+        sys.exit("a loss is not finite")
+    found = f"stopped at step {stopped}, resumed, {len(steps)} steps in all"
+    found += f"; {told.count('Recompiling function')} recompilations in both processes"
+    return found + (f"; {steps[-1]['mfu']:.1%} of the peak" if "mfu" in steps[-1] else "")
+
+
+def steps_of(log: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl that are steps'; a line that is being written does not count."""
+    lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+    found = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [each for each in found if "loss" in each]
+
+
+if __name__ == "__main__":
+    # A step that is no speed, as ``plan`` starts it; its last line says what it found.
+    parser = argparse.ArgumentParser()
+    parser.add_argument("check", choices=("prepare", "resume"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--size", default="base")
+    add_number(parser, "tokens", 131_072)
+    add_number(parser, "steps", 60)
+    parser.add_argument("--tiny", action="store_true")
+    given = parser.parse_args()
+    print((prepare if given.check == "prepare" else resume)(given))

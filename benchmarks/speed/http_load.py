@@ -1,4 +1,4 @@
-"""Load over HTTP: clients that send one request at a time, from a process of its own.
+"""Load over HTTP, and the server of the other side, each in a process of its own.
 
 A client sends its next request when its answer is there.  With ``rate`` requests are due at fixed
 times instead, whether or not earlier ones were answered, and a time counts from when its request
@@ -8,14 +8,16 @@ was due.  The requests are bounded in number and time, and go to this machine on
 import asyncio
 import json
 import math
+import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness import processes
+from benchmarks.harness import script
 from tidybert.errors import TidyBertError
 
 HOST: Final = "127.0.0.1"
@@ -53,75 +55,57 @@ class Load:
         return Load(self.port, self.path, self.bodies, requests, clients, rate, 0, limit, tries)
 
 
-@dataclass
-class _Seen:
-    """What came back: seconds by status, the answers that are kept, and what was sent again."""
+class _Sending:
+    """A load that is sent: seconds by status, the answers that are kept, what was sent again."""
 
-    seconds: dict[int, list[float]] = field(default_factory=dict)
-    again: Counter[int] = field(default_factory=Counter)
-    answers: dict[int, Any] = field(default_factory=dict)
+    def __init__(self, load: Load) -> None:
+        self.load = load
+        self.bodies = [line.encode() for line in Path(load.bodies).read_text("utf-8").splitlines()]
+        self.seconds: dict[int, list[float]] = defaultdict(list)
+        self.again: Counter[int] = Counter()
+        self.answers: dict[int, Any] = {}
 
+    async def run(self) -> tuple[float, float]:
+        """Send all; the seconds by the clock and those of this process."""
+        async with asyncio.timeout(self.load.limit_s):
+            clients = [_Client(self.load) for _ in range(self.load.clients)]
+            await asyncio.gather(*(client.connect() for client in clients))
+            numbers = iter(range(self.load.requests))
+            begin, busy = time.perf_counter(), time.process_time()
+            await asyncio.gather(*(self.send(client, numbers, begin) for client in clients))
+            ended = time.perf_counter() - begin, time.process_time() - busy
+            for client in clients:
+                client.close()
+        return ended
 
-def run_load(load: Load) -> dict[str, Any]:
-    """Send the requests; raises TidyBertError where they take longer than ``limit_s``.
-
-    Returns {"seconds" (from the first request to the last answer), "requests_per_second",
-    "statuses" (how many answers of each), "times" (by status: p50_ms, p95_ms, p99_ms, max_ms),
-    "answers" (parsed, of the first ``kept`` requests), "again" (requests that were sent again, by
-    the status before), "share_of_a_core" (the generator's own processor time a second)}.
-    """
-    bodies = [line.encode() for line in Path(load.bodies).read_text("utf-8").splitlines()]
-    seen = _Seen()
-    try:
-        seconds, busy = asyncio.run(_send_all(load, bodies, seen))
-    except TimeoutError:
-        done = sum(map(len, seen.seconds.values()))
-        raise TidyBertError(
-            f"{done:,} of {load.requests:,} requests were answered within {load.limit_s:g} seconds"
-        ) from None
-    by_status = {str(status): times for status, times in sorted(seen.seconds.items())}
-    return {
-        "seconds": seconds,
-        "requests_per_second": load.requests / seconds,
-        "statuses": {status: len(times) for status, times in by_status.items()},
-        "times": {status: _quantiles(times) for status, times in by_status.items()},
-        "answers": [seen.answers[number] for number in sorted(seen.answers)],
-        "again": {str(status): count for status, count in sorted(seen.again.items())},
-        "share_of_a_core": busy / seconds,
-    }
-
-
-def request(path: str, port: int, body: bytes) -> bytes:
-    """A whole request."""
-    head = f"POST {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nContent-Type: application/json\r\n"
-    return b"%sContent-Length: %d\r\n\r\n%s" % (head.encode(), len(body), body)
-
-
-def _quantiles(times: Sequence[float]) -> dict[str, float]:
-    """The smallest time that this share of the requests did not exceed, in milliseconds."""
-    ordered = sorted(times)
-    last = len(ordered)
-    return {name: 1e3 * ordered[math.ceil(share * last) - 1] for name, share in _TIMES.items()}
-
-
-async def _send_all(load: Load, bodies: Sequence[bytes], seen: _Seen) -> tuple[float, float]:
-    async with asyncio.timeout(load.limit_s):
-        clients = [_Client(load, bodies, seen) for _ in range(load.clients)]
-        await asyncio.gather(*(client.connect() for client in clients))
-        numbers = iter(range(load.requests))
-        begin, busy = time.perf_counter(), time.process_time()
-        await asyncio.gather(*(client.send(numbers, begin) for client in clients))
-        ended = time.perf_counter() - begin, time.process_time() - busy
-        for client in clients:
-            client.close()
-    return ended
+    async def send(self, client: "_Client", numbers: Iterator[int], begin: float) -> None:
+        """Send requests from ``numbers``, which the clients share, until none is left."""
+        for number in numbers:
+            start = time.perf_counter()
+            if self.load.rate is not None:
+                due = begin + number / self.load.rate
+                await asyncio.sleep(due - start)
+                start = due
+            for left in reversed(range(self.load.tries)):
+                try:
+                    status, body = await client.ask(self.bodies[number % len(self.bodies)])
+                except (OSError, asyncio.IncompleteReadError):
+                    status, body = _LOST, b""
+                    client.close()
+                if not left or status not in _LATER:
+                    break
+                self.again[status] += 1
+                await asyncio.sleep(_PAUSE_S)
+            self.seconds[status].append(time.perf_counter() - start)
+            if number < self.load.kept:
+                self.answers[number] = json.loads(body or b"null")
 
 
 class _Client:
     """One connection, which is opened again where it was lost."""
 
-    def __init__(self, load: Load, bodies: Sequence[bytes], seen: _Seen) -> None:
-        self._load, self._bodies, self._seen = load, bodies, seen
+    def __init__(self, load: Load) -> None:
+        self._load = load
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -137,29 +121,8 @@ class _Client:
             self._streams[1].close()
             self._streams = None
 
-    async def send(self, numbers: Iterator[int], begin: float) -> None:
-        """Send requests from ``numbers``, which the clients share, until none is left."""
-        for number in numbers:
-            start = time.perf_counter()
-            if self._load.rate is not None:
-                due = begin + number / self._load.rate
-                await asyncio.sleep(due - start)
-                start = due
-            for left in reversed(range(self._load.tries)):
-                try:
-                    status, body = await self._ask(self._bodies[number % len(self._bodies)])
-                except (OSError, asyncio.IncompleteReadError):
-                    status, body = _LOST, b""
-                    self.close()
-                if not left or status not in _LATER:
-                    break
-                self._seen.again[status] += 1
-                await asyncio.sleep(_PAUSE_S)
-            self._seen.seconds.setdefault(status, []).append(time.perf_counter() - start)
-            if number < self._load.kept:
-                self._seen.answers[number] = json.loads(body or b"null")
-
-    async def _ask(self, body: bytes) -> tuple[int, bytes]:
+    async def ask(self, body: bytes) -> tuple[int, bytes]:
+        """The status and the content of an answer."""
         reader, writer = await self.connect()
         writer.write(request(self._load.path, self._load.port, body))
         lines = (await reader.readuntil(b"\r\n\r\n")).lower().split(b"\r\n")
@@ -170,10 +133,103 @@ class _Client:
         return int(lines[0].split()[1]), content
 
 
+def run_load(_side: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Send the requests of a Load; raises TidyBertError where they take longer than ``limit_s``.
+
+    "times" are those that a share of the requests did not exceed, "again" counts what was sent
+    again by the status before, "share_of_a_core" is this process's own.
+    """
+    load = Load(**given)
+    sending = _Sending(load)
+    try:
+        seconds, busy = asyncio.run(sending.run())
+    except TimeoutError:
+        done = sum(map(len, sending.seconds.values()))
+        raise TidyBertError(
+            f"{done:,} of {load.requests:,} requests were answered within {load.limit_s:g} seconds"
+        ) from None
+    times = {}
+    for status, each in sorted(sending.seconds.items()):
+        places = {name: math.ceil(share * len(each)) - 1 for name, share in _TIMES.items()}
+        times[str(status)] = {name: 1e3 * sorted(each)[place] for name, place in places.items()}
+    return {
+        "seconds": seconds,
+        "requests_per_second": load.requests / seconds,
+        "statuses": {str(each): len(found) for each, found in sorted(sending.seconds.items())},
+        "times": times,
+        "answers": [sending.answers[number] for number in sorted(sending.answers)],
+        "again": {str(status): count for status, count in sorted(sending.again.items())},
+        "share_of_a_core": busy / seconds,
+    }
+
+
+def request(path: str, port: int, body: bytes) -> bytes:
+    """A whole request."""
+    head = f"POST {path} HTTP/1.1\r\nHost: {HOST}:{port}\r\nContent-Type: application/json\r\n"
+    return b"%sContent-Length: %d\r\n\r\n%s" % (head.encode(), len(body), body)
+
+
 def sent(load: Load, name: str = "load") -> dict[str, Any]:
     """What ``run_load`` returns in a process of its own."""
-    return processes.run_apart(_run_here, name, asdict(load), 1)
+    return script.run_apart(run_load, name, asdict(load), 1)
 
 
-def _run_here(_side: str, load: dict[str, Any]) -> dict[str, Any]:
-    return run_load(Load(**load))
+# --- FastAPI around transformers' pipeline, as transformers' guide "Web server inference" has it
+
+BATCHING: Final = "transformers-batching"
+_WAIT_S: Final = 0.001
+
+Asked = asyncio.Queue[tuple[str, asyncio.Future[Any]]]
+
+
+async def run_singly(pipe: Any, asked: Asked) -> None:
+    """Answer a text at a time."""
+    while True:
+        text, answer = await asked.get()
+        answer.set_result(pipe(text))
+
+
+async def run_in_batches(pipe: Any, asked: Asked) -> None:
+    """Answer together the texts that come within a millisecond of one another."""
+    while True:
+        taken = [await asked.get()]
+        while True:
+            try:
+                taken.append(await asyncio.wait_for(asked.get(), _WAIT_S))
+            except TimeoutError:
+                break
+        found = pipe([text for text, _ in taken], batch_size=len(taken))
+        for (_, answer), one in zip(taken, found, strict=True):
+            answer.set_result([one])
+
+
+def serve(side: str, directory: str, port: int) -> None:
+    """Serve ``POST /``: it takes {"text": …} and answers as the pipeline does, until a signal."""
+    import uvicorn
+    from fastapi import FastAPI, Request
+
+    transformers = script.quiet_transformers()
+    asked: Asked = asyncio.Queue()
+
+    @asynccontextmanager
+    async def run(_app: FastAPI) -> AsyncIterator[None]:
+        pipe = transformers.pipeline("text-classification", model=directory)
+        loop = run_in_batches if side == BATCHING else run_singly
+        task = asyncio.create_task(loop(pipe, asked))
+        yield
+        task.cancel()
+
+    app = FastAPI(lifespan=run)
+
+    @app.post("/")
+    async def classify(request: Request) -> Any:
+        given = await request.json()
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        await asked.put((given["text"], answer))
+        return await answer
+
+    uvicorn.run(app, host=HOST, port=port, log_level="warning")
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], **json.loads(sys.argv[2]))

@@ -1,37 +1,247 @@
-"""Time texts to logits, by a classifier on MODEL: two sides, or a table of engines."""
+"""Time texts to logits, by a classifier on MODEL: two sides, or a table of engines.
+
+transformers, ONNX Runtime and OpenVINO run batches of 32 texts that transformers' tokenizer pads to
+the longest.  The last two run transformers' model, exported to ONNX.  In int8 ONNX Runtime's own
+``quantize_dynamic`` rounds weights with a scale a channel; it rounds activations with one scale a
+batch, and OpenVINO computes that model too.  sentence-transformers makes vectors of [CLS], which go
+through the classifier's last layers here.
+"""
 
 import argparse
+import copy
 import json
 import math
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
-from benchmarks.harness import datasets, processes, script, steps
-from benchmarks.speed.finetune_work import work_of
-from benchmarks.speed.inference_sides import ENGINES, SENTENCES, exported, open_side, packages_of
-from tidybert.catalog import find_model
+from benchmarks.harness import datasets, script, steps
+from benchmarks.speed.training import max_seq_length_for, work_of
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
-from tidybert.configuration import BertConfig
 from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
-from tidybert.inference.loading import fitting_length
-from tidybert.modeling.kernels.linear import MOST_ROWS, Int8Linear, largest_weight
-from tidybert.modeling.kernels.linear import product as product_of
-from tidybert.pretraining.throughput import flops_per_token, peak_flops
-from tidybert.storage.model_files import CONFIG_FILE
+from tidybert.inference.forward import answering_in, run_features
+from tidybert.inference.predictor import Predictor
 from tidybert.tasks.classification import Classification
 from tidybert.tokenization import BertTokenizer
+
+BATCH_SIZE: Final = 32
+"""The other sides' batches; ours are cut by tokens."""
+ENGINES: Final = ("onnxruntime", "openvino")
+SENTENCES: Final = "sentence-transformers"
+_INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
+
+Logits = npt.NDArray[np.float32]
+Run = Callable[[Sequence[TextExample]], Logits]
+"""From examples to their logits (B, 2), in the order given."""
+
+
+def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
+    """Save MODEL as a RUN that tells texts of class 0 from texts of class 1, by random weights."""
+    origin, task = ModelDirectory.open(model), Classification(["0", "1"])
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network, _ = origin.build(task.build_model, new_head=True)
+        # Logits spread like a trained head's, so that a small difference is small in comparison.
+        nn.init.normal_(network.get_parameter("classifier.weight"))
+    save_model_directory(
+        directory, model_state=network.state_dict(), config=origin.config,
+        tokenizer=origin.tokenizer,
+        metadata=ModelMetadata(task.name, task.label_names, max_seq_length),
+        architecture=task.architecture, problem_type=task.problem_type,
+    )  # fmt: skip
+
+
+def open_side(
+    side: str, directory: Path, max_seq_length: int, device: str = "cpu", precision: str = "float32"
+) -> Run:
+    """Open the model on a side; UsageError for a precision that the side lacks."""
+    if side == "ours":
+        return _open_ours(directory, max_seq_length, device, precision)
+    if precision == "int8" and side not in ENGINES:
+        raise UsageError(
+            f"{param('precision', 'int8')}: {side} has no int8 here; use "
+            f"{param('against', 'onnxruntime')}"
+        )
+    if side == "transformers":
+        return _open_transformers(directory, max_seq_length, device)
+    if side == SENTENCES:
+        return _open_sentences(directory, max_seq_length)
+    return _open_engine(side, directory, max_seq_length, precision)
+
+
+def packages_of(side: str) -> tuple[str, ...]:
+    """The packages that a side needs."""
+    known = {"ours": (), "transformers": ("transformers",), SENTENCES: (SENTENCES,)}
+    return known.get(side, ("transformers", "onnx", "onnxruntime", side))
+
+
+def _open_ours(directory: Path, max_seq_length: int, device: str, precision: str) -> Run:
+    predictor = Predictor(
+        directory, device=device, precision=cast(Any, precision), max_seq_length=max_seq_length
+    )
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        tokenizer = predictor.tokenizer
+        if len(examples) > 1:
+            # A copy has an empty cache, as if it had seen no text.  Emptying takes longer than a
+            # text alone, which comes to a program that runs.
+            tokenizer = copy.copy(tokenizer)
+        features = predictor.task.features(examples, tokenizer, max_seq_length)
+        return np.concatenate(
+            run_features(predictor.task, predictor.model, features, precision=predictor.precision)
+        )
+
+    return run
+
+
+def _encoder_of(
+    directory: Path, max_seq_length: int, tensors: str
+) -> Callable[..., dict[str, Any]]:
+    """transformers' tokenizer for a batch of examples."""
+    tokenizer = script.quiet_transformers().AutoTokenizer.from_pretrained(directory)
+
+    def encode(batch: Sequence[TextExample]) -> dict[str, Any]:
+        pairs = [one.text_pair for one in batch]
+        encoded = tokenizer(
+            [one.text for one in batch], pairs if pairs[0] is not None else None, padding=True,
+            truncation=True, max_length=max_seq_length, return_tensors=tensors,
+        )  # fmt: skip
+        return dict(encoded)
+
+    return encode
+
+
+def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run:
+    import transformers
+
+    encode = _encoder_of(directory, max_seq_length, "pt")
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(
+        directory, attn_implementation="sdpa"
+    )
+    model.eval().to(device)
+    on_gpu = device != "cpu"
+
+    @cache
+    def batches(number: int) -> torch.utils.data.DataLoader[Any]:
+        # Its processes are started once for each order of the texts.
+        return torch.utils.data.DataLoader(
+            given[number],  # type: ignore[arg-type]
+            batch_size=BATCH_SIZE,
+            collate_fn=encode,
+            num_workers=script.LOADER_WORKERS if on_gpu else 0,
+            persistent_workers=on_gpu,
+            pin_memory=on_gpu,
+        )
+
+    given: dict[int, Sequence[TextExample]] = {}
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        given[id(examples)] = examples
+        parts = []
+        with answering_in("float32", torch.device(device)):
+            for encoded in batches(id(examples)):
+                moved = {name: each.to(device, non_blocking=True) for name, each in encoded.items()}
+                parts.append(model(**moved).logits)
+        logits: Logits = torch.cat(parts).cpu().numpy()
+        return logits
+
+    return run
+
+
+def _open_sentences(directory: Path, max_seq_length: int) -> Run:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    transformers = script.quiet_transformers()
+    model = Transformer(str(directory), max_seq_length=max_seq_length)
+    vectors = Pooling(model.get_embedding_dimension(), pooling_mode="cls")
+    encoder = SentenceTransformer(modules=[model, vectors], device="cpu")
+    whole = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()
+    pooler, classifier = whole.bert.pooler, whole.classifier
+    del whole
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        first = encoder.encode(
+            [one.text for one in examples], batch_size=BATCH_SIZE, convert_to_tensor=True
+        )
+        with torch.inference_mode():
+            logits: Logits = classifier(pooler(first[:, None])).numpy()
+        return logits
+
+    return run
+
+
+def _open_engine(side: str, directory: Path, max_seq_length: int, precision: str) -> Run:
+    encode, path = _encoder_of(directory, max_seq_length, "np"), exported(directory, precision)
+    compute: Callable[[dict[str, Any]], Any]
+    if side == "onnxruntime":
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = torch.get_num_threads()
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        compute = partial(session.run, ["logits"])
+    else:
+        import openvino
+
+        # By default it multiplies in bfloat16 where the processor can.
+        settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+        settings["INFERENCE_NUM_THREADS"] = str(torch.get_num_threads())
+        compiled = openvino.Core().compile_model(path, "CPU", settings)
+        compute = lambda batch: list(compiled(batch).values())  # noqa: E731
+
+    def run(examples: Sequence[TextExample]) -> Logits:
+        parts = []
+        for start in range(0, len(examples), BATCH_SIZE):
+            batch = encode(examples[start : start + BATCH_SIZE])
+            parts.append(compute({name: batch[name].astype(np.int64) for name in _INPUTS})[0])
+        return np.concatenate(parts)
+
+    return run
+
+
+def exported(directory: Path, precision: str) -> Path:
+    """transformers' model of a directory as ONNX, beside it; exported once."""
+    path = directory / "transformers.onnx"
+    if not path.exists():
+        import transformers
+
+        model = transformers.AutoModelForSequenceClassification.from_pretrained(
+            directory, attn_implementation="eager"
+        ).eval()
+        ids = torch.ones(2, 9, dtype=torch.long)
+        axes = {name: {0: "batch", 1: "length"} for name in _INPUTS}
+        with warnings.catch_warnings(action="ignore"):
+            torch.onnx.export(
+                model, (ids, ids, 0 * ids), path,
+                input_names=list(_INPUTS), output_names=["logits"],
+                dynamic_axes={**axes, "logits": {0: "batch"}}, opset_version=17, dynamo=False,
+            )  # fmt: skip
+    if precision != "int8":
+        return path
+    rounded = directory / "transformers-int8.onnx"
+    if not rounded.exists():
+        from onnxruntime.quantization import quantize_dynamic
+
+        quantize_dynamic(path, rounded, per_channel=True)
+    return rounded
+
+
+# --- a side in a process of its own
+
 
 LOGITS_TOLERANCE: Final = 1e-4
 TF32_TOLERANCE: Final = 0.1
@@ -43,38 +253,8 @@ _LONE_CALLS: Final = 20
 INT8: Final = " int8"
 _ENGINE_SIDES: Final = (
     "ours", f"ours{INT8}", "transformers", *ENGINES,
-    *(f"{engine}{INT8}" for engine in ENGINES if "fused" not in engine), SENTENCES,
+    *(f"{engine}{INT8}" for engine in ENGINES), SENTENCES,
 )  # fmt: skip
-
-
-def max_seq_length_for(model: str, asked: int | None = None) -> int:
-    """``asked``, or for None 128 tokens, or fewer where MODEL has fewer positions.
-
-    Raises UsageError for more than MODEL has positions, and as ``find_model`` does.
-    """
-    fitting = fitting_length(BertConfig.from_file(find_model(model) / CONFIG_FILE), asked)
-    return min(128, fitting) if asked is None else fitting
-
-
-def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
-    """Save MODEL as a RUN that tells texts of class 0 from texts of class 1, by random weights."""
-    origin = ModelDirectory.open(model)
-    fitting_length(origin.config, max_seq_length)
-    task = Classification(["0", "1"])
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        network, _ = origin.build(task.build_model, new_head=True)
-        # Logits spread like a trained head's, so that LOGITS_TOLERANCE is small in comparison.
-        nn.init.normal_(network.get_parameter("classifier.weight"))
-    save_model_directory(
-        directory,
-        model_state=network.state_dict(),
-        config=origin.config,
-        tokenizer=origin.tokenizer,
-        metadata=ModelMetadata(task.name, task.label_names, max_seq_length),
-        architecture=task.architecture,
-        problem_type=task.problem_type,
-    )
 
 
 # --- a side in a process of its own
@@ -110,8 +290,11 @@ def measured(side: str, work: dict[str, Any]) -> dict[str, Any]:
         times = [1000 * script.timed(answer)[1] for _ in range(_LONE_CALLS)]
         for part in (50, 99):
             found[f"ms_of_{size}_tokens_p{part}"] = float(np.percentile(times, part))
-    profile = steps.profile_once(again, torch.device(device)) if work["profiled"] else None
-    more = {"profile": profile, "threads": torch.get_num_threads()}
+    clock = steps.StepClock(torch.device(device), 1, 1)
+    for _ in range(2 * work["profiled"]):
+        again()
+        clock.step_ended()
+    more = {"profile": clock.found()["profile"], "threads": torch.get_num_threads()}
     return {"values": found, "logits": logits.tolist(), **more}
 
 
@@ -121,12 +304,10 @@ def bench_sides(
     sides: Sequence[str],
     given: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Each side once a round, in a process of its own.
+    """What ``take_rounds`` finds of the sides, each of them in a process of its own.
 
-    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities
-    GROUP_in_order and GROUP_by_length (texts a second), ms_of_N_tokens_p50 and _p99 (of one text
-    of N tokens), seconds_to_first_answer (from the start of the process) and peak_mib.  ``found``
-    is what each side returned in its last round.  ``lengths`` are the first group's tokens.
+    GROUP_in_order and GROUP_by_length are texts a second, ms_of_N_tokens_p50 and _p99 of one text.
+    ``found`` is what each side returned in its last round; ``lengths`` are of the first group.
     """
     tokenizer, task = BertTokenizer.from_pretrained(directory), Classification(["0", "1"])
     texts: dict[str, Any] = {"groups": {}}
@@ -139,7 +320,7 @@ def bench_sides(
             "pairs": [one.text_pair for one in examples],
             "lengths": [len(one.input_ids) for one in features],
         }
-    (first, group), *_ = texts["groups"].items()
+    group = next(iter(texts["groups"].values()))
     texts["lone"] = lone_texts(tokenizer, group["texts"], given.max_seq_length)
     files = directory.with_name("texts.json")
     files.write_text(json.dumps(texts))
@@ -150,35 +331,29 @@ def bench_sides(
             exported(directory, "int8" if is_int8 else given.precision)
     found: dict[str, dict[str, Any]] = {}
 
-    def measure(side: str) -> tuple[Mapping[str, float], str]:
+    def measure(side: str) -> Mapping[str, float]:
         work = {**vars(given), "directory": str(directory), "files": str(files)}
         work["begun"] = time.time()
-        found[side] = one = processes.run_apart(measured, side, work, given.threads)
-        values = {**one["values"], "peak_mib": one["peak_mib"]}
-        return values, f"{values[f'{first}_in_order']:,.0f} texts/s"
+        found[side] = one = script.run_apart(measured, side, work, given.threads)
+        return {**one["values"], "peak_mib": one["peak_mib"]}
 
     return {
-        "rounds": given.rounds,
-        **script.summarize(script.take_rounds(sides, given.rounds, measure)),
-        "threads": found[sides[0]]["threads"],
-        "num_texts": len(group["texts"]),
-        "num_truncated": truncated[0],
-        "lengths": group["lengths"],
-        "found": found,
-    }
+        **script.take_rounds(sides, given.rounds, measure), "threads": found[sides[0]]["threads"],
+        "num_texts": len(group["texts"]), "num_truncated": truncated[0],
+        "lengths": group["lengths"], "found": found,
+    }  # fmt: skip
 
 
 def lone_texts(
     tokenizer: BertTokenizer, texts: Sequence[str], max_seq_length: int
 ) -> dict[int, str]:
     """A text of each number of LONE_TEXTS tokens that fits, from the words of the texts."""
-    words = " ".join(texts).split()
+    words = iter(" ".join(texts).split())
     found: dict[int, str] = {}
     taken: list[str] = []
     tokens = 2  # [CLS] and [SEP]
     for size in LONE_TEXTS:
-        while words and tokens < size:
-            word = words.pop(0)
+        while tokens < size and (word := next(words, None)):
             count = len(tokenizer.tokenize(word))
             if tokens + count <= size:
                 taken.append(word)
@@ -200,25 +375,18 @@ def sizes_of(medians: Mapping[str, Mapping[str, float]]) -> list[int]:
 def bench_inference(
     examples: Sequence[TextExample], sides: Sequence[str], given: argparse.Namespace
 ) -> dict[str, Any]:
-    """What ``bench_sides`` finds of the group "texts_per_second".
+    """What ``bench_sides`` finds of the group "texts_per_second", and each side's ``mfu``.
 
-    With ``profiled``, ``profile`` is each side's for all texts in their order.  ``mfu`` is each
-    side's share of the device's peak in float32, in that order; None where the peak is not known.
-
-    Raises TidyBertError where the sides' logits in float32 differ by more than LOGITS_TOLERANCE
-    (on a GPU TF32_TOLERANCE), and errors of opening MODEL.
+    Raises TidyBertError where the sides' logits in float32 differ.
     """
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "model"
         save_classifier(given.model, directory, given.max_seq_length)
         config = ModelDirectory.open(directory).config
         result = bench_sides(directory, {"texts_per_second": examples}, sides, given)
-    found, lengths = result.pop("found"), np.array(result.pop("lengths"))
+    found, device = result.pop("found"), torch.device(given.device)
     rates = {side: one["texts_per_second_in_order"] for side, one in result["medians"].items()}
-    peak = peak_flops(torch.device(given.device), mixed=False)
-    # A third of a training step's operations are those of its forward pass.
-    per_token = flops_per_token(config, (lengths**2).sum() / lengths.sum(), 0.0) / 3
-    most = peak and peak / (per_token * lengths.mean())
+    peak = steps.peak_texts_per_second(config, result.pop("lengths"), device, mixed=False)
     tolerance = LOGITS_TOLERANCE if given.device == "cpu" else TF32_TOLERANCE
     # Each side rounds to int8 in its own way.
     limit = tolerance if given.precision == "float32" else math.inf
@@ -226,21 +394,19 @@ def bench_inference(
     return {
         **same,
         **result,
-        "num_tokens": int(lengths.sum()),
         "largest_difference_of_logits": difference(
             "logits", [one["logits"] for one in found.values()], limit
         ),
-        "mfu": {side: float(rate / most) if most else None for side, rate in rates.items()},
-        "profile": {
-            side: steps.with_share(one["profile"], len(examples) / rates[side])
-            for side, one in found.items()
-            if one["profile"]
-        },
+        # A third of a training step's operations are those of its forward pass.
+        "mfu": {side: rate / (3 * peak) if peak else None for side, rate in rates.items()},
+        "profile": steps.profiles_of(
+            found, {side: len(examples) / rate for side, rate in rates.items()}
+        ),
     }
 
 
 def difference(what: str, answers: Sequence[Any], most: float) -> float | None:
-    """The largest difference between two sides' answers to the same texts; None for one side.
+    """The largest difference between two sides' answers; None for one side.
 
     Raises TidyBertError where it is above ``most``, because they have not done the same work.
     """
@@ -261,16 +427,14 @@ def infer(parser: argparse.ArgumentParser) -> None:
 
     The other side runs batches of 32 texts, padded to the longest, once in the file's order and
     once sorted by length, which leaves almost nothing to pad.  Then texts of 16, 62 and 128 tokens
-    come one at a time.  Both sides open one directory, and --precision int8 is for both.  Each
-    measurement is a process of its own.  On a GPU, processes tokenise transformers' batches, which
-    go over from pinned memory.  Times end when the logits are in the host's memory.  Without the
-    data folder (TIDYBERT_DATA, or ../shared/data) the texts are the bundled tickets.
+    come one at a time.  Both sides open one directory, and --precision int8 is for both.  On a GPU,
+    processes tokenise transformers' batches, which go over from pinned memory.  Times end when the
+    logits are in the host's memory.
     """
     script.add_against(parser, (*script.SIDES[1:], *ENGINES, SENTENCES))
     flags = "model rounds json device threads profile texts max-seq-length"
-    script.add_flags(parser, flags, rounds=5)
     parser.add_argument("--precision", choices=("float32", "int8"), default="float32")
-    given = parser.parse_args()
+    given = script.parse(parser, flags, rounds=5)
     script.check_device(given)
     given.max_seq_length = max_seq_length_for(given.model, given.max_seq_length)
     source = given.texts or datasets.sst2_or_tickets()
@@ -293,14 +457,9 @@ def infer(parser: argparse.ArgumentParser) -> None:
     for size, part in product(sizes_of(result["medians"]), ("p50", "p99")):
         rows[f"ms of one text of {size} tokens, {part}"] = f"ms_of_{size}_tokens_{part}"
     rows["peak MiB" if given.device == "cpu" else "peak MiB of the GPU"] = "peak_mib"
-    script.print_speed(
-        f"Inference: {len(examples):,} texts of {source}, {given.model}, {given.precision}",
-        {"bench": "infer", "model": given.model, "data": source, **result},
-        rows,
-        [*remarks, *steps.remarks_of(result, "all texts once", in_full=given.profile)],
-        as_json=given.json,
-        other=given.against or script.SIDES[1],
-    )
+    remarks += steps.remarks_of(result, "all texts once", in_full=given.profile)
+    title = f"Inference: {len(examples):,} texts of {source}, {given.model}, {given.precision}"
+    script.print_speed(given, title, result, rows, remarks)
 
 
 # --- a table of engines
@@ -311,15 +470,10 @@ _COLUMNS: Final = {
     "SST-2": "sst2_in_order", "sorted": "sst2_by_length",
     "Wikipedia": "wikipedia_in_order", "sorted ": "wikipedia_by_length",
 }  # fmt: skip
-_RATE_WIDTH: Final = 1024
-_RATE_BYTES: Final = 2**28
 
 
 def bench_engines(sides: Sequence[str], given: argparse.Namespace) -> dict[str, Any]:
-    """What ``bench_sides`` finds of SST-2 and Wikipedia, each side's "score", and machine_rates.
-
-    A score is the share of dev's labels that are right, of a model that is trained.
-    """
+    """What ``bench_sides`` finds; with a trained model also "score", the share of right labels."""
     data, length = datasets.sst2_or_tickets(), given.max_seq_length
     with tempfile.TemporaryDirectory() as folder:
         directory = Path(folder) / "model"
@@ -340,64 +494,23 @@ def bench_engines(sides: Sequence[str], given: argparse.Namespace) -> dict[str, 
         for side, values in result["medians"].items():
             right = np.array(found[side]["logits"]).argmax(1) == labels
             values["score"] = float(right.mean())
-    return {"data": data, "trained_on": given.train, "rates": machine_rates(), **result}
-
-
-def machine_rates() -> dict[str, float]:
-    """The best of eight tries, with PyTorch's number of threads.
-
-    "gflops" of float32 and "int8_gops" (0 without int8) count a multiplication and an addition as
-    two; "copied_gb_per_second" counts what a copy reads and what it writes.
-    """
-    rows, width = 8 * MOST_ROWS, _RATE_WIDTH
-    hidden, weight, bias = torch.randn(rows, width), torch.randn(width, width), torch.zeros(width)
-    source = torch.ones(_RATE_BYTES, dtype=torch.uint8)
-    target = torch.empty_like(source)
-
-    def rate(billions: float, work: Callable[..., object], *given: Any) -> float:
-        return billions / min(script.timed(partial(work, *given))[1] for _ in range(8))
-
-    operations = 2e-9 * rows * width**2
-    with torch.inference_mode():
-        int8 = rate(operations, Int8Linear(weight, bias), hidden) if largest_weight() else 0.0
-        return {
-            "gflops": rate(operations, product_of, hidden, weight, bias),
-            "int8_gops": int8,
-            "copied_gb_per_second": rate(2e-9 * _RATE_BYTES, target.copy_, source),
-        }
-
-
-def engines_table(medians: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """Markdown: a row a side."""
-    sizes = sizes_of(medians)
-    rows = []
-    for side, values in medians.items():
-        shown = {name: script.figure(each) for name, each in values.items()}
-        row = [side.replace("ours", "tidybert"), *(shown[each] for each in _COLUMNS.values())]
-        both = ([shown[f"ms_of_{size}_tokens_{part}"] for part in ("p50", "p99")] for size in sizes)
-        row += [*map(" / ".join, both), shown["seconds_to_first_answer"], shown["peak_mib"]]
-        rows.append([*row, f"{100 * values['score']:.1f}" if "score" in values else ""])
-    heads = ["", *(name.strip() for name in _COLUMNS), *(f"{size} tokens" for size in sizes)]
-    return script.markdown([*heads, "first answer, s", "peak MiB", "score"], rows)
+    return {"data": data, "trained_on": given.train, **result}
 
 
 def engines(parser: argparse.ArgumentParser) -> None:
     """One table of engines: speed, time to the first answer, memory and score of one classifier.
 
     The classifier is MODEL, trained on the first texts of SST-2 (--train 0: not trained, and not
-    scored).  Each side opens it in a process of its own, once a round, and answers SST-2's dev part
-    and 300 texts of 128 tokens of Wikipedia, in the file's order and sorted by length; then texts
-    of 16, 62 and 128 tokens one at a time.  A side that is not installed is left out, and a line
-    says so.  text-embeddings-inference is no Python package, so it has no row.  Without the data
-    folder (TIDYBERT_DATA, or ../shared/data) the texts are the bundled tickets.
+    scored).  Each side answers SST-2's dev part and 300 texts of 128 tokens of Wikipedia, in the
+    file's order and sorted by length; then texts of 16, 62 and 128 tokens one at a time.  A side
+    that is not installed is left out, and a line says so.
     """
-    script.add_flags(parser, "model rounds threads json")
     every = list(_ENGINE_SIDES)
     parser.add_argument("--sides", nargs="+", choices=every, default=every, metavar="SIDE")
     script.add_number(parser, "train", 3200, "texts", least=0)
     script.add_number(parser, "num-texts", None, "of each data set; all by default")
     parser.set_defaults(device="cpu", precision="float32", profiled=False)
-    given = parser.parse_args()
+    given = script.parse(parser, "model rounds threads json")
     given.max_seq_length = max_seq_length_for(given.model)
     sides = []
     for side in given.sides:
@@ -409,15 +522,14 @@ def engines(parser: argparse.ArgumentParser) -> None:
     if not sides:
         raise UsageError(f"{param('sides')} names nothing that is installed")
     result = bench_engines(sides, given)
-    rates = result["rates"]
-    if given.json:
-        print(json.dumps({"bench": "engines", "model": given.model, **result, **script.record()}))
-        return
-    print(f"texts a second of {given.model}; ms of one text, p50 / p99\n")
-    print("\n".join(engines_table(result["medians"])))
-    print(
-        f"\nthe machine: products at {rates['gflops']:,.0f} GFLOP/s in float32 and "
-        f"{rates['int8_gops']:,.0f} GOP/s in int8, a copy in memory at "
-        f"{rates['copied_gb_per_second']:.1f} GB/s\nmedians of {given.rounds} rounds; "
-        f"{result['threads']} threads; torch {torch.__version__}"
-    )
+    sizes, rows = sizes_of(result["medians"]), []
+    for side, values in result["medians"].items():
+        shown = {name: script.figure(each) for name, each in values.items()}
+        row = [side.replace("ours", "tidybert"), *(shown[each] for each in _COLUMNS.values())]
+        both = ([shown[f"ms_of_{size}_tokens_{part}"] for part in ("p50", "p99")] for size in sizes)
+        row += [*map(" / ".join, both), shown["seconds_to_first_answer"], shown["peak_mib"]]
+        rows.append([*row, f"{100 * values['score']:.1f}" if "score" in values else ""])
+    heads = ["", *(name.strip() for name in _COLUMNS), *(f"{size} tokens" for size in sizes)]
+    heads += ["first answer, s", "peak MiB", "score"]
+    title = f"texts a second of {given.model}; ms of one text, p50 / p99"
+    script.print_table(given, title, result, heads, rows)

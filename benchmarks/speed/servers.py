@@ -14,13 +14,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from benchmarks import ENVIRONMENT
 from benchmarks.harness import datasets, script
-from benchmarks.speed.http_load import HOST, OK, Load, sent
-from benchmarks.speed.infer import max_seq_length_for, save_classifier
-from benchmarks.speed.pipeline_handler import BATCHING
+from benchmarks.speed.http_load import BATCHING, HOST, OK, Load, sent
+from benchmarks.speed.infer import save_classifier
+from benchmarks.speed.training import max_seq_length_for
 from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.system.cores import WAITING
 from tidybert.tokenization import BertTokenizer
@@ -66,7 +66,7 @@ def our_side(directory: str, *flags: str, embeds: bool = False) -> Side:
     command = [sys.executable, "-m", "tidybert", "serve", f"bench={directory}", "--port", "{port}"]
     command += flags
     if embeds:
-        return Side("ours", command, "/v1/embeddings", _embedding_body, _vector)
+        return Side("ours", command, "/v1/embeddings", *_EMBEDDING)
     path = "/v1/models/bench/predict"
     return Side("ours", command, path, lambda text: {"inputs": text}, _probability)
 
@@ -84,18 +84,14 @@ def other_side(name: str, directory: str, command: str = "infinity_emb") -> Side
         # A cache of answers would be timed where a text comes again.
         words += ["--no-vector-disk-cache", "--host", HOST, "--port", "{port}"]
         quiet = {"DO_NOT_TRACK": "1", "HF_HUB_OFFLINE": "1", **WAITING}
-        return Side(name, words, "/embeddings", _embedding_body, _vector, quiet)
+        return Side(name, words, "/embeddings", *_EMBEDDING, quiet)
     script.need(name, TRANSFORMERS)
     work = json.dumps({"directory": directory, "port": "PORT"}).replace('"PORT"', "{port}")
-    words = [sys.executable, "-m", "benchmarks.speed.pipeline_handler", name, work]
+    words = [sys.executable, "-m", "benchmarks.speed.http_load", name, work]
     # With PyTorch's own way of waiting it takes three times as long beside its clients.
     return Side(
         name, words, "/", lambda text: {"text": text}, lambda found: _probability(found[0]), WAITING
     )
-
-
-def _embedding_body(text: str) -> dict[str, Any]:
-    return {"model": "bench", "input": text}
 
 
 def _vector(found: Any) -> list[float]:
@@ -103,6 +99,9 @@ def _vector(found: Any) -> list[float]:
     vector: list[float] = found["data"][0]["embedding"]
     length = math.hypot(*vector)
     return [each / length for each in vector]
+
+
+_EMBEDDING: Final = (lambda text: {"model": "bench", "input": text}, _vector)
 
 
 def _probability(found: Mapping[str, Any]) -> list[float]:
@@ -115,8 +114,7 @@ def _probability(found: Mapping[str, Any]) -> list[float]:
 def running(side: Side, text: str, threads: int | None) -> Iterator[Running]:
     """Start a server, wait for its first answer to ``text``, and stop it after the block.
 
-    Raises TidyBertError with the end of what the server printed where it ends or does not answer
-    within two minutes.
+    Raises TidyBertError where it ends or does not answer within two minutes.
     """
     with socket.socket() as found:
         found.bind((HOST, 0))
@@ -126,22 +124,22 @@ def running(side: Side, text: str, threads: int | None) -> Iterator[Running]:
         environment["OMP_NUM_THREADS"] = str(threads)
     with tempfile.TemporaryFile("w+") as log:
         begin = time.perf_counter()
-        process = subprocess.Popen(
-            [word.replace("{port}", str(port)) for word in side.command],
-            env=environment,
-            stdout=log,
-            stderr=log,
-        )
+        command = [word.replace("{port}", str(port)) for word in side.command]
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
             body = json.dumps(side.body(text))
+            why = "did not start"
             while not _answers(port, side.path, body):
                 late = time.perf_counter() - begin > _START_S
                 if process.poll() is not None or late:
-                    raise TidyBertError(f"the {side.name} side did not start:\n{_end(log)}")
+                    break
                 time.sleep(0.01)
-            yield Running(process.pid, port, time.perf_counter() - begin)
-            if process.poll() is not None:
-                raise TidyBertError(f"the {side.name} side ended by itself:\n{_end(log)}")
+            else:
+                yield Running(process.pid, port, time.perf_counter() - begin)
+                why = "" if process.poll() is None else "ended by itself"
+            if why:
+                log.seek(0)
+                raise TidyBertError(f"the {side.name} side {why}:\n{log.read()[-2000:]}")
         finally:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -163,11 +161,6 @@ def _answers(port: int, path: str, body: str) -> bool:
     if 400 <= answer.status < 500:
         raise TidyBertError(f"{path} answered {answer.status}: {content[:500]!r}")
     return answer.status == OK
-
-
-def _end(log: IO[str]) -> str:
-    log.seek(0)
-    return log.read()[-2000:]
 
 
 # --- what is sent

@@ -2,8 +2,7 @@
 
 A cold tokenizer has seen nothing, a running one has seen other lines (as in the middle of a
 corpus), and a warm one the same lines.  The other side is the tokenizers library, which
-transformers' tokenizer runs on, by its fastest way.  Without the data folder (TIDYBERT_DATA, or
-../shared/data) the text is the bundled tickets.
+transformers' tokenizer runs on, by its fastest way.
 """
 
 import argparse
@@ -22,16 +21,11 @@ _TIMED_SHARE: Final = 4
 
 
 def bench_tokenization(
-    model: str, lines: Sequence[str], *, rounds: int = 5, against: str | None = "transformers"
+    model: str, lines: Sequence[str], *, rounds: int, against: str | None
 ) -> dict[str, Any]:
-    """Megabytes of UTF-8 a second, ids only.
-
-    ``samples``, ``medians`` and ``ratios`` are as ``summarize`` gives them, of the quantities cold,
-    running and warm.  The last quarter of the lines is timed; a running tokenizer has seen the
-    lines before it.  The other side has one speed.  ``lines_differing`` counts the lines whose ids
-    are not the same on both sides.
-    """
+    """Megabytes of UTF-8 a second, ids only; the last quarter of the lines is timed."""
     tokenizer = BertTokenizer.from_pretrained(model)
+    sides = ("ours", *(["tokenizers"] if against else []))
     reference: Any = _reference(tokenizer) if against else None
     start = len(lines) - max(1, len(lines) // _TIMED_SHARE)
     earlier, lines = lines[:start], lines[start:]
@@ -42,28 +36,22 @@ def bench_tokenization(
         ids[side], seconds, _ = script.timed(partial(encode, lines, add_special_tokens=False))
         return megabytes / seconds
 
-    def measure(side: str) -> tuple[dict[str, float], str]:
+    def measure(side: str) -> dict[str, float]:
         if side != "ours":
-            rates = dict.fromkeys(STATES, rate(side, reference.encode_batch_fast))
-        else:
-            # A copy has an empty cache.
-            cold, running = copy.copy(tokenizer), copy.copy(tokenizer)
-            rates = {state: rate(side, cold.encode_batch) for state in ("cold", "warm")}
-            running.encode_batch(earlier, add_special_tokens=False)
-            rates["running"] = rate(side, running.encode_batch)
-        return rates, f"{rates['running']:.1f} MB/s"
+            return dict.fromkeys(STATES, rate(side, reference.encode_batch_fast))
+        # A copy has an empty cache.
+        cold, running = copy.copy(tokenizer), copy.copy(tokenizer)
+        rates = {state: rate(side, cold.encode_batch) for state in ("cold", "warm")}
+        running.encode_batch(earlier, add_special_tokens=False)
+        return {**rates, "running": rate(side, running.encode_batch)}
 
-    samples = script.take_rounds(("ours", *([against] if against else [])), rounds, measure)
-    pairs = zip(ids["ours"], ids[against], strict=True) if against else ()
+    found = script.take_rounds(sides, rounds, measure)
+    pairs = zip(ids["ours"], ids["tokenizers"], strict=True) if against else ()
     return {
-        "rounds": rounds,
-        "threads": 1,
-        "lines": len(lines),
-        "lines_seen_before": len(earlier),
+        **found, "threads": 1, "lines": len(lines), "lines_seen_before": len(earlier),
         "megabytes": megabytes,
         "lines_differing": sum(mine.tolist() != other.ids for mine, other in pairs),
-        **script.summarize(samples),
-    }
+    }  # fmt: skip
 
 
 def _reference(tokenizer: BertTokenizer) -> Any:
@@ -89,15 +77,10 @@ def _reference(tokenizer: BertTokenizer) -> Any:
 
 def main(parser: argparse.ArgumentParser) -> None:
     script.add_against(parser)
-    script.add_flags(parser, "model rounds json", rounds=5)
-    given = parser.parse_args()
+    given = script.parse(parser, "model rounds json", rounds=5)
     source, lines = datasets.wikipedia_lines()
     result = bench_tokenization(given.model, lines, rounds=given.rounds, against=given.against)
-    script.print_speed(
-        f"Tokenising {result['lines']:,} lines, {result['megabytes']:.1f} MB: {source}, 1 thread",
-        {"bench": "tokenize", "model": given.model, "data": source, **result},
-        {f"MB/s, {state}": state for state in STATES},
-        [f"lines whose ids differ: {result['lines_differing']:,}"] if given.against else (),
-        as_json=given.json,
-        other="tokenizers",
-    )
+    title = f"Tokenising {result['lines']:,} lines, {result['megabytes']:.1f} MB: {source}"
+    remarks = [f"lines whose ids differ: {result['lines_differing']:,}"] if given.against else []
+    rows = {f"MB/s, {state}": state for state in STATES}
+    script.print_speed(given, title, result, rows, remarks)

@@ -5,23 +5,19 @@ follow transformers' examples run_glue.py, run_swag.py, run_ner.py and run_qa.py
 its logits, so that both sides are scored alike.
 """
 
-import math
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
 import transformers
 
 from benchmarks.harness import script, steps
-from benchmarks.speed.finetune_work import FinetuneWork
-from benchmarks.speed.inference_sides import LOADER_WORKERS
 from tidybert.catalog import find_model
 from tidybert.data.features import Features
 from tidybert.data.long_texts import DEFAULT_DOC_STRIDE
 from tidybert.metrics.entity_scores import TagCounts
-from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.precision import is_mixed
 
@@ -44,11 +40,9 @@ def train_in_order(
 ) -> dict[str, Any]:
     """Train transformers' model in place, one step for each batch of places in the data set.
 
-    ``work`` is a FinetuneWork or a PretrainWork.  On a GPU, processes make the batches, which go
-    over from pinned memory.  The gradients of ``num_parts`` parts of a batch add up to a step.
-    ``settings`` are other arguments of transformers.TrainingArguments.
-
-    Returns {"seconds", "losses"} and what StepClock found.
+    ``work`` is a FinetuneWork or a PretrainWork; ``settings`` are other TrainingArguments.  On a
+    GPU, processes make the batches, which go over from pinned memory.  The gradients of
+    ``num_parts`` parts of a batch add up to a step.
     """
     device, profiled = torch.device(work.device), work.profiled_steps
     clock = steps.StepClock(device, len(batches) - profiled, profiled)
@@ -59,12 +53,9 @@ def train_in_order(
     class OrderedTrainer(transformers.Trainer):  # type: ignore[misc]
         def get_train_dataloader(self) -> Any:
             loader = torch.utils.data.DataLoader(
-                self.train_dataset,
-                batch_sampler=parts,
-                collate_fn=self.data_collator,
-                num_workers=LOADER_WORKERS if on_gpu else 0,
-                pin_memory=on_gpu,
-            )
+                self.train_dataset, batch_sampler=parts, collate_fn=self.data_collator,
+                num_workers=script.LOADER_WORKERS if on_gpu else 0, pin_memory=on_gpu,
+            )  # fmt: skip
             return self.accelerator.prepare(loader)
 
         def training_step(self, *given: Any, **more: Any) -> Any:
@@ -80,26 +71,17 @@ def train_in_order(
         trainer = OrderedTrainer(
             model=model,
             args=transformers.TrainingArguments(
-                output_dir=folder,
-                max_steps=len(batches),
-                weight_decay=0.01,
-                adam_epsilon=1e-6,
-                use_cpu=device.type == "cpu",
-                bf16=is_mixed(work.precision, device),
-                learning_rate=work.learning_rate,
-                seed=work.seed,
-                report_to="none",
-                save_strategy="no",
-                logging_steps=10,
-                disable_tqdm=True,
-                gradient_accumulation_steps=num_parts,
-                accelerator_config={"non_blocking": on_gpu},
+                output_dir=folder, max_steps=len(batches), weight_decay=0.01, adam_epsilon=1e-6,
+                use_cpu=device.type == "cpu", bf16=is_mixed(work.precision, device),
+                learning_rate=work.learning_rate, seed=work.seed, report_to="none",
+                save_strategy="no", logging_steps=10, disable_tqdm=True,
+                gradient_accumulation_steps=num_parts, accelerator_config={"non_blocking": on_gpu},
                 **settings,
             ),
             train_dataset=dataset,
             data_collator=collate,
             callbacks=[Clock()],
-        )
+        )  # fmt: skip
         # It would take forward's **kwargs for a loss that is already divided by the parts.
         trainer.model_accepts_loss_kwargs = False
         _, seconds, _ = script.timed(trainer.train)
@@ -112,12 +94,19 @@ def train_in_order(
 class TaskSide:
     """A task as transformers does it: its model, the items of its data set, and our scores."""
 
-    def __init__(self, task: Any, work: FinetuneWork, kind: str, collator: Any, **given: Any):
-        directory, auto = find_model(work.model), getattr(transformers, f"AutoModelFor{kind}")
-        self.task, self.work = task, work
+    kind: ClassVar[str]
+    """The end of the name of transformers' class."""
+    collator: ClassVar[Any] = transformers.DataCollatorWithPadding
+
+    def __init__(self, task: Any, work: Any) -> None:
+        directory, auto = find_model(work.model), getattr(transformers, f"AutoModelFor{self.kind}")
+        self.task, self.work, self.names = task, work, list(task.label_names or ())
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+        # Other models have their number of logits.
+        given = {"num_labels": len(self.names) or 1} if "Classification" in self.kind else {}
         self.model = auto.from_pretrained(directory, attn_implementation=work.attention, **given)
-        self.collate = collator(self.tokenizer)
+        self.model.config.problem_type = task.problem_type
+        self.collate = self.collator(self.tokenizer)
 
     def encode(self, examples: Sequence[Any]) -> Items:
         """Items of which ``collate`` makes a padded batch."""
@@ -151,16 +140,13 @@ class TaskSide:
 
 
 class Texts(TaskSide):
-    def __init__(self, task: Any, work: FinetuneWork) -> None:
-        self.ids = {name: number for number, name in enumerate(task.label_names or ())}
-        given = {"num_labels": len(self.ids) or 1, "problem_type": task.problem_type}
-        collator = transformers.DataCollatorWithPadding
-        super().__init__(task, work, "SequenceClassification", collator, **given)
+    kind = "SequenceClassification"
 
     def encode(self, examples: Sequence[Any]) -> Items:
         pairs = [one.text_pair for one in examples] if examples[0].text_pair is not None else None
         encoded = self.encoded([one.text for one in examples], pairs)
-        labels = [self.ids[one.label] if self.ids else float(one.label) for one in examples]
+        ids = {name: number for number, name in enumerate(self.names)}
+        labels = [ids[one.label] if ids else float(one.label) for one in examples]
         return [
             {**{key: encoded[key][number] for key in encoded}, "labels": label}
             for number, label in enumerate(labels)
@@ -168,8 +154,7 @@ class Texts(TaskSide):
 
 
 class Choices(TaskSide):
-    def __init__(self, task: Any, work: FinetuneWork) -> None:
-        super().__init__(task, work, "MultipleChoice", transformers.DataCollatorForMultipleChoice)
+    kind, collator = "MultipleChoice", transformers.DataCollatorForMultipleChoice
 
     def encode(self, examples: Sequence[Any]) -> Items:
         pairs = (([one.context] * len(one.choices), one.continued()) for one in examples)
@@ -180,11 +165,7 @@ class Choices(TaskSide):
 
 
 class Tags(TaskSide):
-    def __init__(self, task: Any, work: FinetuneWork) -> None:
-        self.names = list(task.label_names)
-        given = {"num_labels": len(self.names), "id2label": dict(enumerate(self.names))}
-        collator = transformers.DataCollatorForTokenClassification
-        super().__init__(task, work, "TokenClassification", collator, **given)
+    kind, collator = "TokenClassification", transformers.DataCollatorForTokenClassification
 
     def encode(self, examples: Sequence[Any]) -> Items:
         encoded = self.encoded([list(one.words) for one in examples], is_split_into_words=True)
@@ -214,12 +195,47 @@ class Tags(TaskSide):
 
 
 class Questions(TaskSide):
-    def __init__(self, task: Any, work: FinetuneWork) -> None:
-        super().__init__(task, work, "QuestionAnswering", transformers.DataCollatorWithPadding)
+    kind = "QuestionAnswering"
 
     def encode(self, examples: Sequence[Any]) -> Items:
-        longest = self.task.max_query_length, self.work.max_seq_length
-        return windows(examples, self.tokenizer, *longest)
+        """The model's windows, with the rows of the first right answer, or of [CLS] without one."""
+        made, most = [], self.task.max_query_length
+        for example in examples:
+            asked = example.question
+            question = self.tokenizer(asked, add_special_tokens=False, return_offsets_mapping=True)
+            length = len(question["input_ids"])
+            if length > most:
+                # A cut question becomes the text that its tokens cover.
+                asked = asked[: question["offset_mapping"][most - 1][1]]
+            encoded = self.tokenizer(
+                asked,
+                example.context,
+                truncation="only_second",
+                max_length=self.work.max_seq_length,
+                # transformers' stride is the overlap of two windows.
+                stride=self.work.max_seq_length - min(length, most) - 3 - DEFAULT_DOC_STRIDE,
+                return_overflowing_tokens=True,
+                return_offsets_mapping=True,
+            )
+            for number, offsets in enumerate(encoded["offset_mapping"]):
+                sequences = enumerate(encoded.sequence_ids(number))
+                rows = [row for row, sequence in sequences if sequence == 1]
+                start = end = 0
+                if example.answers and rows:
+                    text, begin = example.answers[0]
+                    until = begin + len(text)
+                    # A window that cuts the answer has none.
+                    if offsets[rows[0]][0] <= begin and until <= offsets[rows[-1]][1]:
+                        inside = [
+                            row
+                            for row in rows
+                            if offsets[row][1] > begin and offsets[row][0] < until
+                        ]
+                        start, end = inside[0], inside[-1]
+                fields = ("input_ids", "token_type_ids", "attention_mask")
+                window = {name: encoded[name][number] for name in fields}
+                made.append({**window, "start_positions": start, "end_positions": end})
+        return made
 
     def score(self, examples: Sequence[Any]) -> dict[str, Any]:
         # Our decoder takes our windows, which equal theirs.
@@ -235,59 +251,13 @@ class Questions(TaskSide):
         return metrics
 
 
-def windows(
-    examples: Sequence[QuestionExample], tokenizer: Any, max_query_length: int, max_seq_length: int
-) -> Items:
-    """The model's windows, with the rows of the first right answer, or of [CLS] without one."""
-    made = []
-    for example in examples:
-        asked = example.question
-        question = tokenizer(asked, add_special_tokens=False, return_offsets_mapping=True)
-        length = len(question["input_ids"])
-        if length > max_query_length:
-            # A cut question becomes the text that its tokens cover.
-            asked = asked[: question["offset_mapping"][max_query_length - 1][1]]
-        room = max_seq_length - min(length, max_query_length) - 3
-        encoded = tokenizer(
-            asked,
-            example.context,
-            truncation="only_second",
-            max_length=max_seq_length,
-            # transformers' stride is the overlap of two windows.
-            stride=room - DEFAULT_DOC_STRIDE,
-            return_overflowing_tokens=True,
-            return_offsets_mapping=True,
-        )
-        for number, offsets in enumerate(encoded["offset_mapping"]):
-            start, end = rows_of_answer(example, offsets, encoded.sequence_ids(number))
-            fields = ("input_ids", "token_type_ids", "attention_mask")
-            window = {name: encoded[name][number] for name in fields}
-            made.append({**window, "start_positions": start, "end_positions": end})
-    return made
-
-
-def rows_of_answer(
-    example: QuestionExample, offsets: Sequence[tuple[int, int]], sequences: Sequence[int | None]
-) -> tuple[int, int]:
-    """The first and the last row of the answer, or 0 and 0 if the window cuts it."""
-    rows = [row for row, sequence in enumerate(sequences) if sequence == 1]
-    if not example.answers or not rows:
-        return 0, 0
-    text, begin = example.answers[0]
-    end = begin + len(text)
-    if offsets[rows[0]][0] > begin or offsets[rows[-1]][1] < end:
-        return 0, 0
-    covering = [row for row in rows if offsets[row][1] > begin and offsets[row][0] < end]
-    return covering[0], covering[-1]
-
-
-_SIDES: Final[dict[str, Callable[[Any, FinetuneWork], TaskSide]]] = {
+_SIDES: Final = {
     "classify": Texts, "regress": Texts, "choose": Choices, "tag": Tags, "answer": Questions,
 }  # fmt: skip
 
 
-def run_finetuning(work: FinetuneWork) -> dict[str, Any]:
-    """Train and score with transformers' Trainer, on our batches in our order."""
+def run_finetuning(work: Any) -> dict[str, Any]:
+    """Train and score a FinetuneWork with transformers' Trainer, on our batches in our order."""
     script.quiet_transformers()
     task, train, test = work.read()
     transformers.set_seed(work.seed)
@@ -305,14 +275,10 @@ def run_finetuning(work: FinetuneWork) -> dict[str, Any]:
     place_of = {index: place for place, index in enumerate(used)}
     chosen = [train[index] for index in used]
     trained = train_in_order(
-        side.model,
-        chosen if work.task == "answer" else side.encode(chosen),
-        [[place_of[index] for index in batch] for batch in batches],
-        side.collate,
-        work,
-        per_device_train_batch_size=work.train_batch_size,
-        warmup_steps=math.floor(len(batches) * 0.1),
-    )
+        side.model, chosen if work.task == "answer" else side.encode(chosen),
+        [[place_of[index] for index in batch] for batch in batches], side.collate, work,
+        per_device_train_batch_size=work.train_batch_size, warmup_steps=len(batches) // 10,
+    )  # fmt: skip
     # A line of results has no room for them.
     del trained["losses"]
     side.model.eval()

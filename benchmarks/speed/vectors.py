@@ -1,21 +1,28 @@
-"""Sentence vectors beside sentence-transformers: trained, and computed."""
+"""Sentence vectors: trained and computed beside sentence-transformers, searched and indexed."""
 
 import argparse
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, stdev
 from typing import Any, Final
 
 import numpy as np
 import torch
 
 import tidybert
-from benchmarks.harness import datasets, processes, script
+from benchmarks.harness import datasets, script
 from tidybert.catalog import find_model
+from tidybert.files.text_examples import TextExample
+from tidybert.inference.answer_files import Layout, format_of, write_vectors
 from tidybert.inference.embedding import Embedder
+from tidybert.modeling.kernels.linear import product
+from tidybert.modeling.kernels.threads import map_on_threads
+from tidybert.search.index_files import rounded, write_index
+from tidybert.search.nearest_vectors import DTYPES, top_k
 from tidybert.tasks.labelled_examples import load_data
 from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.tokenization import BertTokenizer
@@ -112,16 +119,10 @@ def _ours(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
     loop.TrainingLoop.train = timed  # type: ignore[method-assign]
     given = ("train_batch_size", "tokens_per_batch", "max_seq_length", "learning_rate", "max_steps")
     tidybert.finetune(
-        list(rows),
-        "embed",
-        work["model"],
-        dev=0,
-        out=work["out"],
-        num_train_epochs=1,
-        seed=work["seed"],
-        precision=work["precision"],
+        list(rows), "embed", work["model"], dev=0, out=work["out"], num_train_epochs=1,
+        seed=work["seed"], precision=work["precision"],
         **{name: work[name] for name in given if work.get(name) is not None},
-    )
+    )  # fmt: skip
     return clock
 
 
@@ -146,19 +147,11 @@ def _theirs(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
         cached = losses.CachedMultipleNegativesRankingLoss
         loss = cached(model) if work["cached"] else losses.MultipleNegativesRankingLoss(model)
     arguments = SentenceTransformerTrainingArguments(
-        output_dir=work["out"] + "-steps",
-        num_train_epochs=1,
-        max_steps=work["max_steps"] or -1,
-        per_device_train_batch_size=work["train_batch_size"],
-        learning_rate=work["learning_rate"],
-        warmup_steps=0.1,
-        batch_sampler=sampler,
-        seed=work["seed"],
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-    )
+        output_dir=work["out"] + "-steps", num_train_epochs=1, max_steps=work["max_steps"] or -1,
+        per_device_train_batch_size=work["train_batch_size"], learning_rate=work["learning_rate"],
+        warmup_steps=0.1, batch_sampler=sampler, seed=work["seed"], save_strategy="no",
+        report_to=[], use_cpu=True, disable_tqdm=True,
+    )  # fmt: skip
     columns = zip(names, zip(*rows, strict=True), strict=False)
     data = Dataset.from_dict({name: list(column) for name, column in columns})
     trainer = SentenceTransformerTrainer(model=model, args=arguments, train_dataset=data, loss=loss)
@@ -169,32 +162,31 @@ def _theirs(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
 
 def trained_rows(given: argparse.Namespace) -> list[list[str]]:
     """A row for the model as it is, and one for each side."""
-    metric = METRICS.get(given.data, "")
-    work = {name: each for name, each in vars(given).items() if name != "write"}
-    found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES[: 2 - given.ours]}
+    metric, sides = METRICS.get(given.data, ""), SIDES[: 2 - given.ours]
+    seeds = {side: count(given.seed) for side in sides}
     rows = []
     if metric:
         before = score(given.model, given.data, given.max_seq_length)
         rows.append(["before", metric, f"{before:.4f}", "", "", "", ""])
+
+    def measure(side: str) -> dict[str, float]:
+        seed = next(seeds[side])
+        out = str(Path(folder) / f"{side}-{seed}")
+        work = {**vars(given), "write": None, "out": out, "seed": seed}
+        found = script.run_apart(train, side, work, given.threads)
+        if metric:
+            found["score"] = score(out, given.data, given.max_seq_length)
+        return found
+
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(given.rounds):
-            for side in script.in_turn(tuple(found), number):
-                out = str(Path(folder) / f"{side}-{number}")
-                work |= {"out": out, "seed": given.seed + number}
-                each = processes.run_apart(train, side, work, given.threads)
-                if metric:
-                    each["score"] = score(out, given.data, given.max_seq_length)
-                script.note(f"{side}: {each}")
-                found[side].append(each)
-    for side, runs in found.items():
-        middle = {name: median(each[name] for each in runs) for name in runs[0]}
-        scores = [each["score"] for each in runs if metric]
+        result = script.take_rounds(sides, given.rounds, measure)
+    for side, middle in result["medians"].items():
+        scores = result["samples"][side].get("score", [])
         spread = f" ± {stdev(scores):.4f}" if len(scores) > 1 else ""
         row = [side, metric, f"{mean(scores):.4f}{spread}" if scores else ""]
         row += [f"{middle['seconds']:.1f}", f"{middle['cpu_seconds']:.1f}", ""]
         if side == "ours" and not given.ours:
-            pairs = zip(*found.values(), strict=True)
-            row[-1] = f"{median(two['seconds'] / one['seconds'] for one, two in pairs):.2f}"
+            row[-1] = f"{1 / result['ratios']['seconds']:.2f}"
         rows.append([*row, f"{middle['peak_mib']:,.0f}"])
     return rows
 
@@ -202,26 +194,22 @@ def trained_rows(given: argparse.Namespace) -> list[list[str]]:
 def vectors(parser: argparse.ArgumentParser) -> None:
     """Train sentence vectors beside sentence-transformers: time, memory, and the score of both.
 
-        python -m benchmarks vectors stsb --rounds 3 --max-steps 60 --write docs/results.md
-        python -m benchmarks vectors squad --train-batch-size 128 --max-steps 4 --cached
-        python -m benchmarks vectors full --ours --train-batch-size 1024 --max-steps 1
-
     Both sides get the same data in batches of the same size, the same steps and the same learning
-    rate; sentence-transformers' side is its trainer as its documentation shows it.  Each round has
-    a seed of its own.  Seconds are those of the training alone, by the clock and of the processor.
-    ``full`` is 1,024 pairs of 128 tokens, to measure memory.
+    rate; sentence-transformers' side is its trainer as its documentation shows it.  Seconds are
+    those of the training alone.  ``full`` is 1,024 pairs of 128 tokens, to measure memory.
     """
     parser.add_argument("data", choices=DATA)
-    script.add_flags(parser, "model max-steps max-seq-length rounds threads write",
-                     max_seq_length=128, rounds=1, threads=2)  # fmt: skip
-    parser.add_argument("--train-batch-size", type=int, default=32)
-    parser.add_argument("--tokens-per-batch", type=int, help="of our side; else its default")
+    script.add_number(parser, "train-batch-size", 32)
+    script.add_number(parser, "tokens-per-batch", None, "of our side; else its default")
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--precision", default="float32", help="of our side; float32 or bfloat16")
     parser.add_argument("--cached", action="store_true", help="their cached loss")
     parser.add_argument("--ours", action="store_true", help="train our side alone")
-    parser.add_argument("--seed", type=int, default=42)
-    given = parser.parse_args()
+    script.add_number(parser, "seed", 42, least=0)
+    given = script.parse(
+        parser, "model max-steps max-seq-length rounds threads write", max_seq_length=128, rounds=1,
+        threads=2,
+    )  # fmt: skip
     heads = ["side", "metric", "score", "s", "CPU s", "times as fast", "peak MiB"]
     table = f"vectors-{given.data}{'-cached' if given.cached else ''}"
     table += "" if given.precision == "float32" else f"-{given.precision}"
@@ -237,15 +225,11 @@ _WAYS: Final = ("in file order", "all at once")
 def encode(parser: argparse.ArgumentParser) -> None:
     """Embed sentences beside sentence-transformers' encode, and compare their vectors.
 
-        python -m benchmarks encode --texts 2000 --rounds 3
-
-    encode sorts the texts that it gets by length, and so does tidybert.  *All at once* hands over
-    all texts; *in file order* hands over 32 at a time, as a program does that reads a stream.  CPU
-    seconds on one thread hardly depend on what else the machine does.
+    *All at once* hands over all texts, which both sort by length; *in file order* hands over 32 at
+    a time, as a program does that reads a stream.  CPU seconds are of one thread.
     """
-    script.add_flags(parser, "model rounds")
     parser.add_argument("--texts", type=script.at_least(1), default=2000)
-    given = parser.parse_args()
+    given = script.parse(parser, "model rounds")
     from sentence_transformers import SentenceTransformer
 
     torch.set_num_threads(1)
@@ -258,22 +242,129 @@ def encode(parser: argparse.ArgumentParser) -> None:
     }
     found: dict[str, Any] = {}
 
-    def measure(side: str) -> tuple[dict[str, float], str]:
+    def measure(side: str) -> dict[str, float]:
         rates = {}
         for way, size in zip(_WAYS, (_BATCH, len(texts)), strict=True):
             parts = [texts[at : at + size] for at in range(0, len(texts), size)]
             made: list[Any]
             made, _, seconds = script.timed(partial(list, map(sides[side], parts)))
             found[side], rates[way] = np.concatenate(made), len(texts) / seconds
-        return rates, f"{rates} texts a CPU second"
+        return rates
 
-    result = script.summarize(script.take_rounds(tuple(sides), given.rounds, measure))
-    rows = []
-    for way in _WAYS:
-        figures = [f"{medians[way]:,.1f}" for medians in result["medians"].values()]
-        rows.append([way, *figures, f"{result['ratios'][way]:.2f}"])
-    heads = [f"texts a CPU second, {source}", *sides, "ratio"]
-    print("\n".join(script.markdown(heads, rows)))
+    result = script.take_rounds(tuple(sides), given.rounds, measure)
     ours, theirs = found.values()
-    print(f"\n{len(texts):,} texts, {ours.shape[1]} numbers; the largest difference of a number is "
-          f"{np.abs(ours - theirs).max():.1e}; {script.record()['machine']['cpu']}")  # fmt: skip
+    largest = np.abs(ours - theirs).max()
+    remarks = [f"{ours.shape[1]} numbers; the largest difference of a number is {largest:.1e}"]
+    title = f"{len(texts):,} texts of {source}, texts a CPU second"
+    rows = {way: way for way in _WAYS}
+    script.print_speed(given, title, result, rows, remarks)
+
+
+# --- search
+
+
+WIDTH: Final = 384
+TOP_K: Final = 10
+QUERIES: Final = (1, 32)
+
+
+def bench_search(count: int, rounds: int) -> dict[str, Any]:
+    """Milliseconds of each search, and of the machine's limits: "wall" and "processor" a round."""
+
+    def random_vectors(count: int, seed: int) -> Any:
+        vectors = np.random.default_rng(seed).standard_normal((count, WIDTH), dtype=np.float32)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
+
+    vectors, queries = random_vectors(count, 0), random_vectors(max(QUERIES), 1)
+    parts, wide = [*map(torch.from_numpy, np.array_split(vectors, 32))], torch.from_numpy(queries)
+    # A part that stays in the cache is multiplied again and again.
+    small = parts[0][:1024]
+    many = [small] * max(1, count // len(small))
+    calls: dict[str, Callable[[], Any]] = {
+        "reading float32": lambda: list(map_on_threads(torch.sum, parts)),
+        f"products, {len(queries)} at once": lambda: list(
+            map_on_threads(lambda part: product(part, wide), many)
+        ),
+    }
+    for dtype in DTYPES:
+        numbers, scales = rounded(vectors, dtype)
+        for m in QUERIES:
+            search = partial(top_k, queries[:m], numbers, TOP_K, scales=scales)
+            calls[f"{dtype}, {m} at once"] = search
+
+    def measure(name: str) -> dict[str, float]:
+        _, wall, used = script.timed(calls[name])
+        return {"wall": 1000 * wall, "processor": 1000 * used / torch.get_num_threads()}
+
+    return {**script.take_rounds(list(calls), rounds, measure), "threads": torch.get_num_threads()}
+
+
+def bench_indexing(model: str, count: int, rounds: int) -> dict[str, Any]:
+    """Texts a second of ``index`` and of ``embed``, in turn."""
+    source, lines = datasets.wikipedia_lines(count)
+    examples = [TextExample(line, None, None, row) for row, line in enumerate(lines, 1)]
+    embedder = Embedder(model, normalize=True)
+    # Hashing the weights is done once.
+    script.note(f"{source}, {embedder.fingerprint[:8]}")
+
+    def measure(side: str) -> dict[str, float]:
+        with tempfile.TemporaryDirectory() as folder:
+            file, index = Path(folder) / "vectors.npy", Path(folder) / "index"
+            write: Any = partial(write_index, embedder, examples, index, model=model)
+            if side == "embed":
+                kind = format_of(file, Layout(embedder.dimension, False, "float32"))
+                write = partial(write_vectors, embedder, examples, file, kind)
+            return {"texts/s": len(examples) / script.timed(write)[1]}
+
+    found = script.take_rounds(("index", "embed"), rounds, measure)
+    return {"texts": len(lines), "data": source, **found}
+
+
+def recalls(model: str) -> dict[str, float]:
+    """The share of the ten nearest texts in float32 that each type finds too."""
+    embedder = Embedder(model, normalize=True)
+    texts, queries = (
+        embedder.embed([one.text for one in datasets.examples_of("BANKING77", part)], progress=True)
+        for part in ("train", "dev")
+    )
+    best, _ = top_k(queries, texts, TOP_K)
+    found = {}
+    for dtype in DTYPES:
+        numbers, scales = rounded(texts, dtype)
+        positions, _ = top_k(queries, numbers, TOP_K, scales=scales)
+        same = [len(np.intersect1d(*pair)) for pair in zip(best, positions, strict=True)]
+        found[dtype] = float(np.mean(same)) / TOP_K
+    return found
+
+
+def search(parser: argparse.ArgumentParser) -> None:
+    """Time exact search over random vectors, and indexing beside embedding.
+
+    Without --texts and --recall it times ``top_k`` for one query and for 32, of each type, with
+    what the machine reads and multiplies beside.  Processor time, divided by the threads, is what a
+    search would take on cores of its own.  --texts indexes so many lines of Wikipedia and embeds
+    the same into a file, in turn.  --recall counts how many of the ten nearest texts of BANKING77
+    each type still finds.
+    """
+    script.add_number(parser, "vectors", 1_000_000, "random vectors")
+    script.add_number(parser, "texts", None, "time indexing so many texts")
+    parser.add_argument("--recall", action="store_true", help="count what each type still finds")
+    given = script.parse(parser, "model rounds json", rounds=5)
+    if given.recall:
+        print(json.dumps(recalls(given.model)))
+    elif given.texts:
+        result = bench_indexing(given.model, given.texts, given.rounds)
+        title = f"Indexing {result['texts']:,} texts: {result['data']}"
+        script.print_speed(given, title, result, {"texts/s": "texts/s"})
+    else:
+        result = bench_search(given.vectors, given.rounds)
+        rows = []
+        for name, values in result["samples"].items():
+            # Other programs only ever make a figure worse.
+            wall, used = values["wall"], values["processor"]
+            shown = min(wall), result["medians"][name]["wall"], min(used)
+            rows.append([name, *map(script.figure, shown)])
+        title = f"{given.vectors:,} vectors of {WIDTH}, top {TOP_K}, milliseconds"
+        heads = ["", "best", "median", "processor"]
+        script.print_table(given, title, result, heads, rows)

@@ -36,6 +36,7 @@ _NAMES: Final = {
     "tidybert.inference.loading": ("load",),
     "tidybert.inference.predictor": ("Predictor",),
     "tidybert.inference.pretraining_heads": ("MaskFiller", "NextSentencePredictor"),
+    "tidybert.inference.zero_shot": ("zero_shot",),
     "tidybert.modeling": (
         "BertForMaskedLM",
         "BertForMultipleChoice",

@@ -19,6 +19,7 @@ from tidybert.inference.loading import load as load
 from tidybert.inference.predictor import Predictor as Predictor
 from tidybert.inference.pretraining_heads import MaskFiller as MaskFiller
 from tidybert.inference.pretraining_heads import NextSentencePredictor as NextSentencePredictor
+from tidybert.inference.zero_shot import zero_shot as zero_shot
 from tidybert.modeling import BertForMaskedLM as BertForMaskedLM
 from tidybert.modeling import BertForMultipleChoice as BertForMultipleChoice
 from tidybert.modeling import BertForNextSentencePrediction as BertForNextSentencePrediction

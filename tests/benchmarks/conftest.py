@@ -37,7 +37,7 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any
         calls.append((side, work))
         return {**function(side, work), "peak_mib": 7}
 
-    monkeypatch.setattr("benchmarks.harness.processes.run_apart", run)
+    monkeypatch.setattr("benchmarks.harness.script.run_apart", run)
     return calls
 
 

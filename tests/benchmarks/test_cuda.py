@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.speed import cuda, cuda_checks
+from benchmarks.speed import cuda
 from tidybert import load
 from tidybert.corpus.token_shards import TokenCorpus
 
@@ -89,7 +89,7 @@ def test_a_speed_is_told_in_a_line() -> None:
 def test_its_own_corpus_and_model(tmp_path: Path) -> None:
     given = {"folder": tmp_path, "size": "tiny", "device": "cpu", "tiny": True}
 
-    found = cuda_checks.prepare(argparse.Namespace(**given))
+    found = cuda.prepare(argparse.Namespace(**given))
 
     assert "600 lines of words at random, a vocabulary of 2,000" in found
     assert len((tmp_path / "texts.txt").read_text().splitlines()) == 100
@@ -99,6 +99,6 @@ def test_its_own_corpus_and_model(tmp_path: Path) -> None:
 
 def test_a_line_that_is_being_written_is_no_step(tmp_path: Path) -> None:
     log = tmp_path / "metrics.jsonl"
-    assert cuda_checks.steps_of(log) == []
+    assert cuda.steps_of(log) == []
     log.write_text('{"step": 1, "loss": 2.0}\n{"step": 1, "eval_loss": 2.0}\n{"step": 2, "lo')
-    assert cuda_checks.steps_of(log) == [{"step": 1, "loss": 2.0}]
+    assert cuda.steps_of(log) == [{"step": 1, "loss": 2.0}]

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from benchmarks.harness.script import Results
-from benchmarks.scores.distill import ALONE, TAUGHT, TEACHER, table
+from benchmarks.scores.compare import ALONE, TAUGHT, TEACHER, distill_table
 
 
 def test_the_table_has_means_over_seeds_and_the_ratio_of_speeds(tmp_path: Path) -> None:
@@ -17,7 +17,7 @@ def test_the_table_has_means_over_seeds_and_the_ratio_of_speeds(tmp_path: Path) 
     file = tmp_path / "lines.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)) + "\n")
 
-    assert table(Results(file), (TEACHER, ALONE, TAUGHT)) == [
+    assert distill_table(Results(file), (TEACHER, ALONE, TAUGHT)) == [
         "| data | score | teacher | labels alone | teacher too | times as fast | seeds |",
         "|---|---|---|---|---|---|---|",
         "| SST-2 | accuracy | 90.5 ± 0.7 | 80.5 ± 0.7 | 85.5 ± 0.7 | 2.25 | 2 |",

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from benchmarks.harness import datasets, processes
+from benchmarks.harness import datasets, script
 from benchmarks.harness.script import Results
-from benchmarks.scores import labels, small_data
-from benchmarks.speed.finetune_work import padded_rows
+from benchmarks.scores import labels
 from tidybert.checking import label_check as out_of_fold
 from tidybert.files.text_examples import TextExample
 from tidybert.modeling.kernels.linear import largest_weight
@@ -28,14 +27,10 @@ def test_a_draw_has_as_many_of_each_class() -> None:
     examples = [TextExample(f"text {n}", None, "ab"[n % 2], n) for n in range(20)]
     examples.append(TextExample("rare", None, "c", 20))
 
-    drawn = small_data.of_each_class(examples, 3, seed=1)
+    drawn = labels.of_each_class(examples, 3, seed=1)
 
     assert Counter(one.label for one in drawn) == {"a": 3, "b": 3, "c": 1}
-    assert (
-        small_data.of_each_class(examples, 3, 1)
-        == drawn
-        != small_data.of_each_class(examples, 3, 2)
-    )
+    assert labels.of_each_class(examples, 3, 1) == drawn != labels.of_each_class(examples, 3, 2)
 
 
 def draw(data: str, seed: int, side: str, score: float) -> dict[str, Any]:
@@ -52,7 +47,7 @@ def test_the_table_of_small_data_has_means_over_data(tmp_path: Path) -> None:
     ]
     other = {**draw("TREC", 1, "SetFit", 0.2), "size": 50}
 
-    tables = small_data.tables(results_of(tmp_path / "small", [other, *lines]))
+    tables = labels.tables(results_of(tmp_path / "small", [other, *lines]))
 
     assert tables[0] == "| data | texts | draws | vectors | SetFit |"
     assert tables[2:6] == [
@@ -69,15 +64,15 @@ def test_a_mean_compares_the_same_data_and_draws() -> None:
     vectors = [draw("TREC", 1, "vectors", 0.5), draw("TREC", 2, "vectors", 0.7)]
     only, other = draw("SST-2", 1, "vectors", 0.1), draw("TREC", 1, "SetFit", 0.4)
 
-    table = small_data.table([*vectors, only, other])
+    table = labels.table([*vectors, only, other])
     assert table[-2:] == [
         "| TREC | 8 a class | 2 | 60.0 ± 14.1 | 40.0 (1) |",
         "| mean of 2 | 8 a class |  | 35.0 |  |",
     ]
     # An F1 of tags is no accuracy.
     tags = [draw("CoNLL-2003", seed, "vectors", 0.9) for seed in range(9)]
-    assert small_data.table([*vectors, only, other, *tags])[-1] == table[-1]
-    assert len(small_data.table(tags)) == 3
+    assert labels.table([*vectors, only, other, *tags])[-1] == table[-1]
+    assert len(labels.table(tags)) == 3
 
 
 @pytest.mark.usefixtures("toy_data")
@@ -145,7 +140,7 @@ def test_cleanlab_ranks_the_same_probabilities(
         order = list(range(40))
         return {**dict.fromkeys(labels.RANKINGS, order), "find_label_issues": order[:4]}
 
-    monkeypatch.setattr(processes, "in_environment", ranked)
+    monkeypatch.setattr(script, "in_environment", ranked)
     arguments = type("Given", (), {"size": 40, "model": str(tiny_model), "cleanlab": "python"})
     found = labels.flipped_found("toy", 0.1, 1, arguments)  # type: ignore[arg-type]
 
@@ -167,50 +162,57 @@ def test_every_estimator_is_scored_on_small_data(
         ((label, _),) = Counter(label for _, label in work["train"]).most_common(1)
         return [label] * len(work["test"])
 
-    monkeypatch.setattr(processes, "in_environment", most_frequent)
-    train, test = small_data.parts("tickets", 300, 1)
+    monkeypatch.setattr(script, "in_environment", most_frequent)
+    train, test = labels.parts("tickets", 300, 1)
     # transformers opens only a BERT that says so.
     model = shutil.copytree(tiny_model, tmp_path / "model")
     config = json.loads((model / "config.json").read_text())
     (model / "config.json").write_text(json.dumps({**config, "model_type": "bert"}))
     lines = []
-    for side in small_data.SIDES:
+    for side in labels.SIDES:
         some = train[: 300 if side == "TF-IDF" else 30]
-        estimator = small_data.build(side, model, some, "setfit/bin/python", 1)
+        estimator = labels.build(side, model, some, "setfit/bin/python", 1)
         if side == "vectors":
             estimator.set_params(bertvectorizer__max_seq_length=8)
-        elif side in small_data.WAYS:
+        elif side in labels.WAYS:
             estimator.set_params(model=model, max_seq_length=8, max_steps=1)
-        found = small_data.scored(estimator, some, test)
+        found = labels.scored(estimator, some, test)
         lines.append({"data": "tickets", "size": 300, "side": side, "seed": 1, **found})
 
     assert lines[0]["accuracy"] > 0.7
     assert all(0 < line["accuracy"] < 1 for line in lines)
     cells = [f"{100 * line['accuracy']:.1f}" for line in lines]
-    table = small_data.table(lines)
+    table = labels.table(lines)
     assert table[-1] == f"| mean of 1 | 300 |  | {' | '.join(cells)} |"
 
     words = [TaggedExample(("in", "Rome"), ("O", "B-LOC"), n) for n in range(4)]
-    tagger = small_data.build("default", model, words, "none", 1)
+    tagger = labels.build("default", model, words, "none", 1)
     tagger.set_params(model=model, max_seq_length=8, max_steps=1)
-    assert 0 <= small_data.scored(tagger, words, words)["accuracy"] <= 1
+    assert 0 <= labels.scored(tagger, words, words)["accuracy"] <= 1
 
     pairs = [TextExample("one two", "three", "a", 1), TextExample("four", "five six", "b", 2)]
-    counted = small_data.build("TF-IDF", "none", pairs, "none", 1)
+    counted = labels.build("TF-IDF", "none", pairs, "none", 1)
     counted.fit([("one two", "three"), ("four", "five six")], ["a", "b"])
     assert set(counted[0].vocabulary_) == {"one", "two", "three", "four", "five", "six"}
 
 
 def test_padded_cells_are_counted_by_batch(
-    toy_data: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+    toy_data: Path,
+    tiny_model: Path,
+    run_script: Callable[..., int],
+    page: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # [CLS] and [SEP] make 3, 4 and 7 tokens of these, and all are padded to 7.
     texts = ["cat", "red cat", "red cat red cat red"]
     lines = ["sentence\tlabel", *(f"{text}\t{n % 2}" for n, text in enumerate(texts))]
     (toy_data / "glue/SST-2/train.tsv").write_text("\n".join(lines) + "\n")
     monkeypatch.setattr("benchmarks.harness.datasets.GROUPS", {"glue": ["SST-2"], "text": []})
+    written = page("padding")
 
-    assert list(padded_rows(str(tiny_model))) == [["SST-2", "3", "4.7", "1.50"]]
+    run_script("padding", "--model", tiny_model, "--write", written)
+
+    assert "| SST-2 | 3 | 4.7 | 1.50 |" in written.read_text()
 
 
 def test_int8_is_scored_beside_float32_by_one_model(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.harness.processes import gpu_peak_mib, in_environment, memory_mib, run_apart
+from benchmarks.harness.script import gpu_peak_mib, in_environment, memory_mib, run_apart
 from tidybert.errors import TidyBertError
 
 MEASURED = """
@@ -72,7 +72,7 @@ def test_a_process_sees_one_gpu(
         return subprocess.CompletedProcess(command, 0, "{}", "")
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    monkeypatch.setattr("benchmarks.harness.processes.subprocess.run", started)
+    monkeypatch.setattr("benchmarks.harness.script.subprocess.run", started)
     run_apart(measure, "ours", {"device": device}, None)
 
     assert asked == [(device.partition(":")[0], expected)]

@@ -19,7 +19,6 @@ from benchmarks.harness.script import (
     print_speed,
     show,
     sides_against,
-    summarize,
     take_rounds,
 )
 from benchmarks.harness.steps import settings_of
@@ -29,46 +28,51 @@ from tidybert.errors import UsageError
 def test_every_side_is_measured_once_a_round_and_the_first_one_changes(capsys: Any) -> None:
     values = iter(range(6))
 
-    samples = take_rounds(SIDES, 3, lambda side: ({"place": next(values)}, f"of {side}"))
+    result = take_rounds(SIDES, 3, lambda side: {"place": next(values)})
 
-    assert samples == {"ours": {"place": [0, 3, 4]}, "transformers": {"place": [1, 2, 5]}}
+    assert result["samples"] == {"ours": {"place": [0, 3, 4]}, "transformers": {"place": [1, 2, 5]}}
     lines = capsys.readouterr().err.splitlines()
     assert (lines[0], lines[2]) == (
-        "round 1 of 3: ours of ours",
-        "round 2 of 3: transformers of transformers",
+        "round 1 of 3: ours, place 0.00",
+        "round 2 of 3: transformers, place 2.00",
     )
 
 
 def test_medians_and_the_median_of_the_rounds_ratios() -> None:
     samples = {"ours": {"speed": [6.0, 8.0, 9.0]}, "transformers": {"speed": [3.0, 1.0, 9.0]}}
+    values = {side: iter(each["speed"]) for side, each in samples.items()}
 
-    assert summarize(samples) == {
+    assert take_rounds(SIDES, 3, lambda side: {"speed": next(values[side])}) == {
+        "rounds": 3,
         "samples": samples,
         "medians": {"ours": {"speed": 8.0}, "transformers": {"speed": 3.0}},
         "ratios": {"speed": 2.0},
     }
-    assert summarize({"ours": {"speed": [4.0]}})["ratios"] == {}
+    assert take_rounds(SIDES[:1], 1, lambda _side: {"speed": 4.0})["ratios"] == {}
 
 
 @pytest.mark.parametrize("sides", [SIDES[:1], SIDES])
 def test_a_table_and_a_record(sides: tuple[str, ...], capsys: Any) -> None:
     rates = {"ours": 1234.5, "transformers": 300.0}
-    samples = {side: {"rate": [rates[side]] * 3, "ms": [0.5] * 3} for side in sides}
-    result = {"rounds": 3, "threads": 1, **summarize(samples)}
+    found = take_rounds(sides, 3, lambda side: {"rate": rates[side], "ms": 0.5})
+    result = {"threads": 1, **found}
     rows = {"texts/s": "rate", "seconds": "ms"}
+    capsys.readouterr()
 
-    print_speed("A title", result, rows, ["a remark"], as_json=False)
-    title, _, heads, first, second, _, remark, how, versions = capsys.readouterr().out.splitlines()
-    print_speed("A title", result, rows, as_json=True)
+    print_speed(Namespace(json=False), "A title", result, rows, ["a remark"])
+    lines = capsys.readouterr().out.splitlines()
+    title, _, heads, _, first, second, _, remark, how, versions = lines
+    print_speed(Namespace(json=True), "A title", result, rows)
     found = json.loads(capsys.readouterr().out)
 
     both = len(sides) == 2
     assert (title, remark) == ("A title", "a remark")
-    assert heads.split() == ["tidybert", *(["transformers", "ratio"] if both else [])]
-    assert first.split() == ["texts/s", "1,234", *(["300", "4.12"] if both else [])]
-    assert second.split() == ["seconds", "0.500", *(["0.500", "1.00"] if both else [])]
+    assert heads == f"|  | tidybert |{' transformers | ratio |' if both else ''}"
+    assert first == f"| texts/s | 1,234 |{' 300 | 4.12 |' if both else ''}"
+    assert second == f"| seconds | 0.500 |{' 0.500 | 1.00 |' if both else ''}"
     assert how.startswith("medians of 3 rounds; 1 thread; ")
     assert "tidybert 0." in versions
+    assert found["title"] == "A title"
     assert found["medians"]["ours"] == {"rate": 1234.5, "ms": 0.5}
     assert found["machine"]["cpu"]
     assert set(found["versions"]) == {"python", "tidybert", "torch", "transformers", "tokenizers"}

@@ -1,4 +1,4 @@
-"""Serving timed: servers in turn, the clients' load, answers that must agree, and the soak."""
+"""Serving timed: servers in turn, the clients' load, answers that must agree, and the serve."""
 
 import asyncio
 import itertools
@@ -13,9 +13,15 @@ from typing import Any
 import pytest
 
 from benchmarks.harness import datasets
-from benchmarks.speed import answer_times, http_load, serve, servers, soak
-from benchmarks.speed.http_load import HOST, Load, run_load
-from benchmarks.speed.pipeline_handler import Asked, run_in_batches, run_singly
+from benchmarks.speed import http_load, serve, servers
+from benchmarks.speed.http_load import (
+    HOST,
+    Asked,
+    Load,
+    run_in_batches,
+    run_load,
+    run_singly,
+)
 from benchmarks.speed.servers import Running, Side, cut_text, other_side, our_side
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.tokenization import BertTokenizer
@@ -226,7 +232,7 @@ def server() -> Iterator[tuple[Server, int]]:
 def load(port: int, folder: Path, bodies: list[str], **given: Any) -> dict[str, Any]:
     path = folder / "bodies"
     path.write_text("".join(f"{json.dumps(body)}\n" for body in bodies))
-    return run_load(Load(port, "/ask", str(path), **given))
+    return run_load("", vars(Load(port, "/ask", str(path), **given)))
 
 
 def test_each_request_is_sent_once_by_clients_that_wait(
@@ -293,7 +299,7 @@ def test_it_ends_in_time(server: tuple[Server, int], tmp_path: Path) -> None:
 def part(statuses: dict[str, int], mib: float, ms: float = 10.0) -> dict[str, Any]:
     times = {status: {"p50_ms": ms / 2, "p99_ms": ms} for status in statuses}
     return {
-        "statuses": statuses, "times": times, "requests_per_second": 80.0, "mib": mib
+        "statuses": statuses, "times": times, "requests_per_second": 80.0, "mib": mib, "again": {}
     }  # fmt: skip
 
 
@@ -304,24 +310,25 @@ def found(*parts: dict[str, Any], overload: dict[str, Any]) -> dict[str, Any]:
 def test_what_fails_in_a_soak() -> None:
     fine = part({"200": 50, "429": 100}, 210.0, 400.0)
     good = found(part({"200": 10}, 200.0), part({"200": 10}, 209.0), overload=fine)
-    assert soak.soak_failures(good) == []
-    table = soak.soak_table(good)
-    assert "| last tenth | 80 | 10 | 0 | 5 | 10 |  | 209 |" in table
-    assert "| 3 times capacity | 80 | 50 | 100 | 200 | 400 | 400 | 210 |" in table
+    assert serve.soak_failures(good) == []
+    assert [" | ".join(row) for row in serve.rows_of(good)[1:]] == [
+        "last tenth | 80 | 10 | 0 | 5 | 10 |  | 0 | 209",
+        "3 times capacity | 80 | 50 | 100 | 200 | 400 | 400 | 0 | 210",
+    ]
 
     bad = found(
         part({"200": 10}, 200.0),
         part({"0": 1, "200": 9}, 211.0),
         overload=part({"200": 50, "429": 100}, 210.0, 4000.0),
     )
-    assert soak.soak_failures(bad) == [
+    assert serve.soak_failures(bad) == [
         "part 2 has the statuses {'0': 1, '200': 9}",
         "memory grew from 200 to 211 MiB",
         "p99 of what was taken is 4,000 ms, more than 3,840 ms",
         "p99 of the refusals is 4,000 ms, more than 500",
     ]
     lost = found(part({"200": 10}, 200.0), overload=part({"0": 1, "200": 9}, 200.0))
-    assert soak.soak_failures(lost) == [
+    assert serve.soak_failures(lost) == [
         "the overload has the statuses {'0': 1, '200': 9}, not 200 and 429"
     ]
 
@@ -329,18 +336,18 @@ def test_what_fails_in_a_soak() -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 @pytest.mark.usefixtures("in_process")
 def test_a_short_soak(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert soak.sent is http_load.sent
-    monkeypatch.setattr(soak, "PARTS", 2)
-    monkeypatch.setattr(soak, "CONNECTIONS", 20)
+    assert serve.sent is http_load.sent
+    monkeypatch.setattr(serve, "PARTS", 2)
+    monkeypatch.setattr(serve, "CONNECTIONS", 20)
     monkeypatch.setattr(datasets, "mixed_texts", lambda: ("texts", ["the cat", "a red hen"]))
 
-    result = soak.soak(str(tiny_model), 20, 0.1, 40)
+    result = serve.soak(str(tiny_model), 20, 0.1, 40)
 
     assert [each["statuses"] for each in result["parts"]] == [{"200": 10}] * 2
     assert set(result["overload"]["statuses"]) <= {"200", "429"}
     assert result["capacity"] > 0
     assert all(each["mib"] > 10 for each in result["parts"])
-    assert len(soak.soak_table(result)) == 5
+    assert len(serve.rows_of(result)) == 3
 
 
 def test_answer_times_are_drawn_against_the_load(
@@ -351,16 +358,16 @@ def test_answer_times_are_drawn_against_the_load(
     monkeypatch: pytest.MonkeyPatch,
     capsys: Any,
 ) -> None:
-    monkeypatch.setattr(answer_times, "sides_of", lambda *_given: {"tidybert, int8": sides["ours"]})
+    monkeypatch.setattr(serve, "sides_of", lambda *_given: {"tidybert, int8": sides["ours"]})
     monkeypatch.setattr(datasets, "mixed_texts", lambda: ("toys", ["the cat", "a red hen"]))
-    monkeypatch.setattr(answer_times, "SHARES", (0.1, 0.9))
+    monkeypatch.setattr(serve, "SHARES", (0.1, 0.9))
     out = tmp_path / "times.svg"
 
     flags = ["--model", tiny_model, "--requests", "5", "--out", out]
     assert run_script("answer_times", *flags) == 0
 
     drawn = out.read_text()
-    rows = capsys.readouterr().out.splitlines()[-2:]
+    rows = capsys.readouterr().out.splitlines()[4:6]
     assert [row.split(" | ")[:2] for row in rows] == [
         ["| tidybert, int8", share] for share in ("10%", "90%")
     ]
@@ -370,7 +377,7 @@ def test_answer_times_are_drawn_against_the_load(
 
 
 def test_both_precisions_are_served_and_drawn() -> None:
-    found = answer_times.sides_of("RUN", "transformers")
+    found = serve.sides_of("RUN", "transformers")
 
     assert list(found) == ["tidybert, float32", "tidybert, int8", "transformers"]
     assert found["tidybert, int8"].command[-2:] == ["--precision", "int8"]

@@ -14,10 +14,19 @@ import sentence_transformers
 import torch
 
 from benchmarks import pack_model
-from benchmarks.scores import masked_words
-from benchmarks.small import prepare, teaching, train
-from benchmarks.small.sentences import Drawn, DrawnAhead, Sentences, drawn, masked_texts
-from benchmarks.small.teaching import Teacher, cosines, fewer_masks, with_masks
+from benchmarks.scores import words
+from benchmarks.small import train
+from benchmarks.small.train import (
+    Drawn,
+    DrawnAhead,
+    Sentences,
+    Teacher,
+    cosines,
+    drawn,
+    fewer_masks,
+    masked_texts,
+    with_masks,
+)
 from tidybert import Embedder, load
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_reading import read_sentence_form
@@ -59,7 +68,7 @@ def taught(
     folder: Path, tiny_model: Path, run_script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., int]:
     """Trains into a RUN beside the folder."""
-    monkeypatch.setattr(teaching, "_HELD_OUT", teaching._PER_BATCH)
+    monkeypatch.setattr(train, "_HELD_OUT", train._PER_BATCH)
 
     def run(out: str, *more: object) -> int:
         given = {
@@ -91,9 +100,9 @@ def test_characters_that_occur_come_before_frequent_tokens() -> None:
     #                         special    a  ##a b ##b aa a## bab ##aa
     counts = np.array([0, 0, 0, 0, 0, 1, 0, 0, 0, 7, 9, 0, 8])
     tokenizer = BertTokenizer(tokens)
-    kept = [tokens[at] for at in prepare.kept_tokens(tokenizer, counts, 9)]
+    kept = [tokens[at] for at in train.kept_tokens(tokenizer, counts, 9)]
     assert kept == [*SPECIAL_TOKENS, "a", "##a", "a##", "##aa"]
-    assert [tokens[at] for at in prepare.kept_tokens(tokenizer, counts, 10)][7] == "aa"
+    assert [tokens[at] for at in train.kept_tokens(tokenizer, counts, 10)][7] == "aa"
 
 
 def test_sentences_are_the_same_text_to_student_and_teacher(folder: Path, tiny_model: Path) -> None:
@@ -184,7 +193,7 @@ def test_held_out_tokens_are_masked_one_at_a_time(
     taught: Callable[..., int], folder: Path, tiny_model: Path, tmp_path: Path, run_script: Script,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    places, rows = masked_words.masked(np.arange(10, 30), 4, np.random.default_rng(0))
+    places, rows = words.masked(np.arange(10, 30), 4, np.random.default_rng(0))
     assert len(places) == len(set(places)) == 3
     assert ((rows == 4).sum(1) == 1).all()
     assert rows[np.arange(3), places].tolist() == [4, 4, 4]

@@ -12,10 +12,9 @@ from benchmarks.harness.steps import (
     UNTIMED_STEPS,
     StepClock,
     profile_of,
-    profile_once,
+    profiles_of,
     remarks_of,
     warm_up_steps,
-    with_share,
 )
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -76,15 +75,6 @@ def test_the_last_steps_are_profiled_and_not_timed() -> None:
     assert found["launches"] is found["synchronisations"] is None
 
 
-def test_a_call_is_profiled() -> None:
-    ones = torch.ones(4, 4)
-
-    found = profile_once(lambda: [ones + ones for _ in range(5)], CPU)
-
-    assert found["product_seconds"] == 0
-    assert ["aten::add", 5] in [[name, calls] for name, _, calls in found["busiest"]]
-
-
 def operation(key: str, count: int, micros: float, where: str = "CPU", **more: Any) -> Any:
     """One of the profiler's averages: of host time on the host, of device time too."""
     return SimpleNamespace(
@@ -125,10 +115,13 @@ def test_launches_and_waits_on_a_gpu_are_those_of_a_step() -> None:
 def test_the_share_outside_products_is_of_a_step_without_the_profiler() -> None:
     on_gpu = {"product_seconds": 0.35, "busy_seconds": 0.4, "launches": 805.0}
 
-    assert with_share(on_gpu, 0.7) == {**on_gpu, "share_outside_products": 0.5}
     # On a CPU all operations are slower under the profiler.
     on_cpu = {"product_seconds": 0.35, "busy_seconds": 1.4, "launches": None}
-    assert with_share(on_cpu, 0.7)["share_outside_products"] == 0.75
+    found = {"gpu": {"profile": on_gpu}, "cpu": {"profile": on_cpu}, "none": {"profile": None}}
+    assert profiles_of(found, dict.fromkeys(found, 0.7)) == {
+        "gpu": {**on_gpu, "share_outside_products": 0.5},
+        "cpu": {**on_cpu, "share_outside_products": 0.75},
+    }
 
 
 def test_what_is_said_of_a_gpu() -> None:

@@ -11,11 +11,11 @@ import pytest
 import torch
 from transformers.models.bert.modeling_bert import BertEmbeddings
 
-from benchmarks.harness import processes, steps
+from benchmarks.harness import script, steps
 from benchmarks.harness.script import SIDES
 from benchmarks.harness.steps import UNTIMED_STEPS
-from benchmarks.speed import finetune, pretrain
-from benchmarks.speed.finetune_work import FinetuneWork, with_dropout, work_of
+from benchmarks.speed import training
+from benchmarks.speed.training import FinetuneWork, with_dropout, work_of
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.corpus.token_shards import TokenCorpus
@@ -61,19 +61,19 @@ def faked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
             "profile": {"product_seconds": 0.75, "busy_seconds": 0.8, "launches": 9.0},
         }
 
-    monkeypatch.setattr(processes, "run_apart", fake)
+    monkeypatch.setattr(script, "run_apart", fake)
     return calls
 
 
 def test_both_sides_take_the_same_steps_in_processes_of_their_own(work: FinetuneWork) -> None:
     found = {}
     for side in SIDES:
-        result = steps.time_steps(finetune.measure, work, "examples", sides=[side], rounds=1)
+        result = steps.time_steps(training.measure, work, "examples", sides=[side], rounds=1)
         found[side] = one = result["found"][side]
         assert one["step_counts"] == [8, 8, 4, 8, 8, 4, 8]
         assert len(one["step_seconds"]) == 6
         assert 0 < sum(one["step_seconds"]) <= one["seconds"]
-        assert (one["num_steps"], result["threads"]) == (7, 1)
+        assert result["threads"] == 1
         assert result["medians"][side]["peak_mib"] > 1
         rate = sum(one["step_counts"][3:]) / sum(one["step_seconds"][2:])
         assert result["medians"][side]["examples_per_second"] == pytest.approx(rate)
@@ -91,7 +91,7 @@ def test_every_task_is_trained_and_scored_by_both_sides(
     work = work_of(job, str(pretrained_run), num_train_epochs=1, train_batch_size=8, max_steps=3)
     given = json.loads(json.dumps(vars(work)))
 
-    found = [finetune.measure(side, given) for side in SIDES]
+    found = [training.measure(side, given) for side in SIDES]
 
     assert [one["step_counts"] for one in found] == [[8, 8, 8]] * 2
     assert all(math.isfinite(one["metrics"][metric]) for one in found)
@@ -100,7 +100,7 @@ def test_every_task_is_trained_and_scored_by_both_sides(
 def test_a_bench_sums_up_its_rounds(
     work: FinetuneWork, faked: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    result = finetune.bench_finetuning(work, num_steps=4, rounds=2)
+    result = training.bench_finetuning(work, num_steps=4, rounds=2)
 
     assert [side for side, _ in faked] == ["ours", "transformers", "transformers", "ours"]
     given = faked[0][1]
@@ -123,7 +123,7 @@ def test_a_gpu_warms_up_and_is_profiled_beside_its_timed_steps(
 ) -> None:
     given = replace(work, device="cuda", profiled_steps=3)
 
-    result = finetune.bench_finetuning(given, sides=["ours"], num_steps=4, rounds=1)
+    result = training.bench_finetuning(given, sides=["ours"], num_steps=4, rounds=1)
 
     # 4 steps to time, up to 20 to warm up, 3 under the profiler.
     assert faked[0][1]["max_steps"] == 27
@@ -136,7 +136,7 @@ def test_with_frozen_layers_the_second_epoch_is_timed(
     work: FinetuneWork, faked: list[tuple[str, dict[str, Any]]]
 ) -> None:
     given = replace(work, freeze_layers=1)
-    result = finetune.bench_finetuning(given, sides=["ours"], num_steps=5, rounds=1)
+    result = training.bench_finetuning(given, sides=["ours"], num_steps=5, rounds=1)
 
     assert (faked[0][1]["num_examples"], faked[0][1]["max_steps"]) == (40, 10)
     assert result["warm_up_steps"] == {"ours": 5}
@@ -145,25 +145,26 @@ def test_with_frozen_layers_the_second_epoch_is_timed(
 def test_a_copy_of_the_model_has_the_dropout_that_is_asked(work: FinetuneWork) -> None:
     with with_dropout(replace(work, is_scored=False, max_steps=2), 0.5) as given:
         assert ModelDirectory.open(given.model).config.hidden_dropout_prob == 0.5
-        result = finetune.measure("ours", vars(replace(given, profiled_steps=1)))
+        result = training.measure("ours", vars(replace(given, profiled_steps=1)))
 
-    assert (result["num_steps"], result["step_seconds"]) == (2, [])
+    assert (len(result["step_counts"]), result["step_seconds"]) == (2, [])
     assert result["profile"]["product_seconds"] > 0
 
 
 def test_the_peak_in_examples_is_the_devices(
     work: FinetuneWork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert finetune.peak_examples_per_second(work) is None
-    monkeypatch.setattr(finetune, "peak_flops", lambda _device, **_mixed: 1e12)
+    assert work.peak_rate() is None
+    monkeypatch.setattr(steps, "peak_flops", lambda _device, **_mixed: 1e12)
+    on_gpu = replace(work, device="cuda")
 
     config = ModelDirectory.open(work.model).config
     # Texts are cut to 16 tokens; most are shorter.
     longest = 1e12 / (16 * flops_per_token(config, 16, 0.0))
-    found = finetune.peak_examples_per_second(replace(work, max_steps=3))
+    found = replace(on_gpu, max_steps=3).peak_rate()
     assert found is not None
     assert longest <= found < 4 * longest
-    assert finetune.peak_examples_per_second(replace(work, freeze_layers=1)) is None
+    assert replace(on_gpu, freeze_layers=1).peak_rate() is None
 
 
 def test_both_sides_train_in_bfloat16_and_score_in_float32(
@@ -178,7 +179,7 @@ def test_both_sides_train_in_bfloat16_and_score_in_float32(
 
     forward = BertEmbeddings.forward
     monkeypatch.setattr(BertEmbeddings, "forward", recorded)
-    finetune.measure("transformers", vars(mixed))
+    training.measure("transformers", vars(mixed))
 
     assert mixed.arguments().precision == "bfloat16"
     assert seen == {(True, True), (False, False)}
@@ -192,7 +193,7 @@ def shards(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> str:
     folder = tmp_path_factory.mktemp("corpus")
     lines = [f"the red cat was near the {n} dog and we saw a hen" for n in range(1200)]
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
-    return str(pretrain.corpus_of(lines, tokenizer, folder, held_out=0.2))
+    return str(training.corpus_of(lines, tokenizer, folder, held_out=0.2))
 
 
 def test_the_command_trains_both_sides_on_the_same_instances(
@@ -227,17 +228,17 @@ def test_the_command_trains_both_sides_on_the_same_instances(
 
 def test_parts_of_transformers_steps_add_up(shards: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts of a GPU, on a CPU."""
-    parts_of = pretrain.parts_of_a_step
-    work = pretrain.PretrainWork("tiny", shards, 3, 512, dropout=0.0, profiled_steps=1)
+    parts_of = training.parts_of_a_step
+    work = training.PretrainWork("tiny", shards, 3, 512, dropout=0.0, profiled_steps=1)
     on_gpu = replace(work, device="cuda", max_seq_length=64, micro_batch="128")
     assert parts_of(work, 8) == 1
     assert parts_of(on_gpu, 8) == 4
     assert parts_of(replace(on_gpu, micro_batch=None), 8) == 1
 
-    monkeypatch.setattr(pretrain, "parts_of_a_step", lambda _work, _number: 2)
+    monkeypatch.setattr(training, "parts_of_a_step", lambda _work, _number: 2)
     instances = work.instances()
     places = instances.take(Position(), 8)[0]
-    found = pretrain.train_theirs(work, instances, [places] * 4)
+    found = training.train_theirs(work, instances, [places] * 4)
 
     assert len(found["losses"]) == 4
     vocab_size = instances.corpus.manifest.vocabulary["vocab_size"]
@@ -247,11 +248,14 @@ def test_parts_of_transformers_steps_add_up(shards: str, monkeypatch: pytest.Mon
 
 
 def test_the_peak_in_tokens_is_the_devices(shards: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    work, corpus = pretrain.PretrainWork("tiny", shards, steps=6), TokenCorpus(shards)
-    assert pretrain.peak_tokens_per_second(work, corpus) is None
+    work, corpus = training.PretrainWork("tiny", shards, steps=2), TokenCorpus(shards)
+    monkeypatch.setattr(training, "train_ours", lambda _work: {})
+    assert training.measure_pretraining("ours", vars(work))["peak_rate"] is None
 
-    monkeypatch.setattr(pretrain, "peak_flops", lambda _device, **_mixed: 1e12)
+    monkeypatch.setattr(training, "peak_flops", lambda _device, **_mixed: 1e12)
 
     vocab_size = corpus.manifest.vocabulary["vocab_size"]
     flops = flops_per_token(BertConfig.from_name("tiny", vocab_size=vocab_size), 128, 0.15)
-    assert pretrain.peak_tokens_per_second(work, corpus) == pytest.approx(1e12 / flops)
+    assert training.measure_pretraining("ours", vars(work))["peak_rate"] == pytest.approx(
+        1e12 / flops
+    )

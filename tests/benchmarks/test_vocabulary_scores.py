@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.scores import vocabulary
+from benchmarks.scores.words import measurements
 
 
 def test_both_sides_are_measured_on_the_same_words(
@@ -20,7 +20,7 @@ def test_both_sides_are_measured_on_the_same_words(
     text.write_text("\n\n".join(documents) + "\n")
     flags = ["--sizes", "1000", "--held-out", "0.1"]
 
-    found = list(vocabulary.measurements([str(text)], [1000], 0.1))
+    found = list(measurements([str(text)], [1000], 0.1))
     run_script("vocabulary", text, *flags)
 
     (_, _, _, ours), (_, _, _, theirs) = found
@@ -28,5 +28,5 @@ def test_both_sides_are_measured_on_the_same_words(
     assert ours.num_words == theirs.num_words > 0
     assert ours.num_characters == theirs.num_characters
     shown = capsys.readouterr().out
-    assert f"1,000 tidybert {ours.pieces_per_word:.4f}" in shown
-    assert f"1,000 tokenizers {theirs.pieces_per_word:.4f}" in shown
+    assert f"| 1,000 | tidybert | {ours.pieces_per_word:.4f}" in shown
+    assert f"| 1,000 | tokenizers | {theirs.pieces_per_word:.4f}" in shown

@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidybert.cli.main import run as shell
-from tidybert.inference.pretraining_heads import MaskFiller
+from tidybert.inference.language_model import TextScorer
+from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 
 
 def test_a_table_with_the_text_filled_in(masked_model: str, capsys) -> None:
@@ -129,6 +131,49 @@ def test_a_file_names_the_line_that_cannot_be_filled(
     err = capsys.readouterr().err
     assert f"error: {file}: line 2" in err
     assert message in err
+
+
+@pytest.mark.parametrize(
+    ("words", "row", "stopped"),
+    [
+        (["fill-mask", "--file", "--top-k", "2"], "a [MASK] {}", (MaskFiller, "_fill")),
+        (["next-sentence", "--file"], "a {}\tthe hen", (NextSentencePredictor, "predict")),
+        (["score"], "a {}", (TextScorer, "_score")),
+    ],
+)
+def test_a_stopped_file_of_answers_goes_on_with_the_same_bytes(
+    words: list[str],
+    row: str,
+    stopped: tuple[type, str],
+    masked_model: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
+) -> None:
+    file, whole, out = tmp_path / "texts.tsv", tmp_path / "whole", tmp_path / "out"
+    rows = "".join(row.format("hen " * (number % 7)) + "\n" for number in range(100))
+    file.write_text("sentence1\tsentence2\n" * ("\t" in row) + rows)
+    if "\t" not in row:
+        file = file.rename(tmp_path / "texts.txt")
+    name, *more = words
+    command = [name, masked_model, *more[:1], str(file), *more[1:], "--out"]
+    assert shell([*command, str(whole)]) == 0
+    answered = getattr(*stopped)
+
+    def stop(self: Any, texts: list[Any], *arguments: Any) -> Any:
+        if len(texts) == 16:
+            raise KeyboardInterrupt
+        return answered(self, texts, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*stopped, stop)
+        assert shell([*command, str(out)]) == 130
+    assert not out.exists()
+    assert shell([*command, str(out), "--resume"]) == 0
+
+    assert out.read_bytes() == whole.read_bytes()
+    assert len(whole.read_text().splitlines()) == 100
+    assert f"{whole}: 100 texts in" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["fill-mask", "next-sentence"])

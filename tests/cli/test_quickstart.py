@@ -16,7 +16,6 @@ from tidybert import catalog as pretrained
 from tidybert.cli import progress
 from tidybert.cli.commands import quickstart
 from tidybert.cli.main import run
-from tidybert.cli.progress import Show
 from tidybert.configuration import BertConfig
 
 
@@ -147,7 +146,7 @@ def test_json_is_one_object_and_one_that_was_stopped_ends_with_the_same(
     assert json.loads(Path("my model/arguments.json").read_text())["seed"] == 7
 
     @contextmanager
-    def stopping(_title: str) -> Iterator[Show]:
+    def stopping(_title: str) -> Iterator[Callable[..., None]]:
         """A bar that presses Ctrl-C at step 20."""
 
         def show(done: int, *_: object) -> None:

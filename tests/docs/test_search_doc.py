@@ -88,6 +88,6 @@ def test_the_index_answers_over_http(
         hits, ordered = answer(plain), answer(reranked)
 
     assert len(hits) == 3
-    assert hits[0].keys() == {"position", "row", "text", "columns", "score"}
+    assert hits[0].keys() == {"position", "row", "text", "columns", "id", "score"}
     assert hits[0]["columns"].keys() == {"id", "answer"}
     assert ordered[0].keys() == {*hits[0], "rerank_score", "rerank_truncated"}

@@ -92,7 +92,8 @@ class Server:
 class Trial:
     """One command, and what it writes when nothing goes wrong.
 
-    line: the words of a command that writes ``out``.  calls: those that change files.
+    line: the words of a command that writes ``out``.  calls: those that change files.  begun: what
+    is there as ``out`` before.
     """
 
     points: ClassVar[dict[str, int]] = {}
@@ -101,6 +102,7 @@ class Trial:
     line: Callable[[Path], list[str]]
     folder: Path
     out: str
+    begun: Path | None = None
     calls: int = 0
     whole: Snapshot = field(default_factory=dict)
     number: int = 0
@@ -119,6 +121,8 @@ class Trial:
         work.mkdir()
         for name in (f"{self.out}.part", f"{self.out}.part.json", f".{self.out}.partial"):
             (work / name).write_text("mine")
+        if self.begun is not None:
+            shutil.copytree(self.begun, self.target(work))
         return work
 
     def target(self, work: Path) -> Path:
@@ -198,6 +202,9 @@ def inputs(
         rows.writerow(["anchor", "positive"])
         texts = [one.text for one in toy_examples(300, seed=2)]
         rows.writerows(itertools.pairwise(texts))
+    for name, word in (("ids.csv", "old"), ("new.csv", "new")):
+        lines = [f"n{n},the {word if n % 2 else 'red'} cat {n}\n" for n in range(16)]
+        (folder / name).write_text("".join(["id,text\n", *lines]))
     documents = [
         f"the red cat {'saw a cow ' * (1 + n % 3)}\nthe old dog {n} is near" for n in range(40)
     ]
@@ -214,6 +221,12 @@ def inputs(
     line = ["build-corpus", str(folder / "text.txt"), "--vocab", str(tiny_model)]
     done = server.run([*line, "--held-out", "0.2", "--out", str(folder / "corpus")], folder)
     assert done.status == 0, done.messages
+    for name, file, *deleted in (("ids", "ids.csv"), ("dead", "ids.csv", "n3,n8")):
+        out = ["--out", str(folder / name)]
+        words = ["index", str(tiny_model), str(folder / file), "--id", "id"]
+        assert server.run([*words, "--max-seq-length", "16", *out], folder).status == 0
+        for ids in deleted:
+            assert server.run(["index", "--delete", ids, *out], folder).status == 0
     return folder
 
 
@@ -240,6 +253,10 @@ def trial(
         "predict-sheet": ("answers.xlsx", ["predict", run, dev]),
         "embed": ("vectors.npy", ["embed", model, dev, "--max-seq-length", "16"]),
         "index": ("index", ["index", model, dev, "--max-seq-length", "16", "--dtype", "int8"]),
+        "replace": ("ids", ["index", model, str(inputs / "new.csv"), "--id", "id", "--replace",
+                            "--max-seq-length", "16"]),
+        "delete": ("ids", ["index", "--delete", "n1,n5,n15"]),
+        "compact": ("dead", ["index", "--compact"]),
         "mine": ("hard.jsonl", ["mine", model, "--queries", str(inputs / "pairs.csv"),
                                 "--max-seq-length", "16", "--margin", "0"]),
         "build-corpus": ("corpus", ["build-corpus", text, "--vocab", model, "--held-out", "0.2"]),
@@ -256,8 +273,9 @@ def trial(
             out, words = lines[name]
             flag = {"evaluate": ["--report"], "save": [], "convert": []}.get(name, ["--out"])
             folder = tmp_path_factory.mktemp(name)
+            begun = inputs / out if out in ("ids", "dead") else None
             made[name] = Trial(
-                name, server, lambda target: [*words, *flag, str(target)], folder, out
+                name, server, lambda target: [*words, *flag, str(target)], folder, out, begun
             ).learn()
         return made[name]
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from tidybert.errors import DataError, TextError, UsageError, WeightsError
 from tidybert.inference.pretraining_heads import MaskFiller, _with
+from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.vocabulary import SPECIAL_TOKENS
 
 Pretrained = Callable[[str], tuple[Path, Any]]
 TEXTS = ["we saw a [MASK] hen", "[MASK] dog [MASK] the old [MASK]", "[MASK]", "a red[MASK]"]
@@ -83,9 +85,10 @@ def test_an_answer_in_full(filler: MaskFiller) -> None:
 
 
 def test_a_continuation_joins_what_stands_before() -> None:
-    assert _with("play [MASK] now", (5, 11), "##ing") == "playing now"
-    assert _with("[MASK] [MASK] c", (7, 13), "##b") == "[MASK]b c"
-    assert _with("a [MASK].", (2, 8), "##") == "a ##."
+    tokenizer = BertTokenizer([*SPECIAL_TOKENS, "##ing", "##b", "##"])
+    assert _with(tokenizer, "play [MASK] now", (5, 11), "##ing") == "playing now"
+    assert _with(tokenizer, "[MASK] [MASK] c", (7, 13), "##b") == "[MASK]b c"
+    assert _with(tokenizer, "a [MASK].", (2, 8), "##") == "a ##."
 
 
 @given(order=st.permutations(range(len(TEXTS))))
@@ -126,7 +129,7 @@ def test_the_head_sees_masked_rows_alone(filler: MaskFiller) -> None:
     ("texts", "message"),
     [
         (["a [MASK]", "we saw a hen"], r"text 2, 'we saw a hen', has no \[MASK\]: write it"),
-        (["a [mask]"], r"has no \[MASK\]: write it, in capitals"),
+        (["a [mask]"], r"has no \[MASK\]: write it, spelled so"),
         ([""], r"has no \[MASK\]"),
         (["the old [MASK] " * 12], r"text 1, .*, has 38 tokens, .* positions for 32: shorten it"),
         ("a [MASK]", "one string was given"),

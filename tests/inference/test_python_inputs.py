@@ -11,6 +11,7 @@ import pytest
 
 from tidybert.errors import DataError
 from tidybert.inference.predictor import AnswerList, Predictor, examples_of
+from tidybert.system.terminal import Pace
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
@@ -112,7 +113,7 @@ def test_progress_is_shown_on_request(tiny_run: Path, monkeypatch: pytest.Monkey
 
     @contextmanager
     def bar(title: str, *, wanted: bool) -> Iterator[Any]:
-        yield (lambda done, total, _text: shown.append((done, total))) if wanted else None
+        yield Pace(lambda *each: shown.append(each[:2]), 0.0) if wanted else None
 
     monkeypatch.setattr("tidybert.system.terminal.progress_bar", bar)
     quiet = predictor.predict(TEXTS)

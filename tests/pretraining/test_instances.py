@@ -485,19 +485,6 @@ def test_parts_of_a_batch_are_the_batches_of_parts(
         assert_equal(part, other)
 
 
-@pytest.mark.parametrize("objective", ["mlm+nsp", "mlm"])
-def test_more_instances_than_are_masked_at_once(
-    make: Callable[..., PretrainingInstances], objective: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    instances = make(objective)
-    places, _ = instances.take(Position(), 20)
-    expected = instances.build(places)
-
-    monkeypatch.setattr("tidybert.pretraining.batches.instances.MOST_PLACES", 6)
-
-    assert_equal(instances.build(places), expected)
-
-
 def test_another_process_makes_the_same_instances(
     directory: Path, make: Callable[..., PretrainingInstances]
 ) -> None:

@@ -240,3 +240,20 @@ def test_short_sequences_are_for_pairs_unless_asked_for() -> None:
     assert InstanceOptions().short_share == InstanceOptions(objective="mlm+sop").short_share == 0.1
     assert InstanceOptions(objective="mlm").short_share == 0.0
     assert InstanceOptions(objective="mlm", short_seq_prob=0.3).short_share == 0.3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_more_sequences_than_the_bits_of_a_key_tell_apart(mode: str) -> None:
+    count = 2**16 + 9
+    lengths, keys = np.full(count, 4), random_bits(1, np.arange(count))
+    flat = np.tile(np.array([CLS, 5, 6, SEP], np.int32), count)
+    masking = Masking(MaskingOptions(masked_lm_prob=0.3, **MODES[mode]), TOKENIZER)
+
+    masked = masking.mask(flat, lengths, keys)
+
+    for some in (slice(0, 9), slice(count - 18, count)):
+        rows = slice(4 * some.start, 4 * some.stop)
+        part = masking.mask(flat[rows], lengths[some], keys[some])
+        found = masked.positions[(masked.positions >= rows.start) & (masked.positions < rows.stop)]
+        assert np.array_equal(part.positions, found - rows.start)
+        assert np.array_equal(part.input_ids, masked.input_ids[rows])

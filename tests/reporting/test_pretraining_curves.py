@@ -194,3 +194,11 @@ def test_it_is_drawn_from_the_log_and_again(tmp_path: Path) -> None:
 )
 def test_amounts(count: float, shown: str) -> None:
     assert _amount(count) == shown
+
+
+def test_names_of_probes_stand_one_above_the_other() -> None:
+    measured = [{"step": n, "probe_a": 0.7 + n / 100, "probe_b": 0.7 + n / 99} for n in (1, 2)]
+    named = [each for each in found(drawn(STEPS, measured), "text") if each.text in ("a", "b")]
+
+    assert [each.text for each in named] == ["a", "b"]
+    assert number(named[0], "y") - number(named[1], "y") == pytest.approx(12, abs=0.1)

@@ -50,7 +50,7 @@ def test_a_text_finds_itself_with_its_columns(
     assert hit.text == examples[6].text
     assert hit.columns == {"id": f"n{hit.row}", "size": hit.row}
     assert hit.score == pytest.approx(1, abs=1e-5)
-    assert hit.to_dict().keys() == {"position", "row", "text", "columns", "score"}
+    assert hit.to_dict().keys() == {"position", "row", "text", "columns", "id", "score"}
     assert index.search([]) == []
     assert len(index.search("a cat")) == 10
     assert "texts=22" in repr(index)

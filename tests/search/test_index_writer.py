@@ -15,7 +15,8 @@ from tidybert.errors import DataError, InUseError, UsageError, WeightsError
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
 from tidybert.search.index import Index
-from tidybert.search.index_files import INDEX_FILE, PROGRESS_FILE, IndexState, rounded, write_index
+from tidybert.search.index_files import rounded, write_index
+from tidybert.search.index_format import INDEX_FILE, PROGRESS_FILE, IndexState
 
 Make = Callable[..., Path]
 
@@ -293,9 +294,9 @@ def test_an_index_of_another_version_or_of_other_hands_is_refused(make_index: Ma
         path.write_text(json.dumps({**changed, "checksum": json_checksum(changed)}))
         with pytest.raises(DataError, match=f"index.json is damaged: {said}.*; make the index ag"):
             Index(path.parent)
-    content["index_version"] = 2
+    content["index_version"] = 3
     path.write_text(json.dumps({**content, "checksum": json_checksum(content)}))
-    with pytest.raises(DataError, match="index_version 2, expected 1"):
+    with pytest.raises(DataError, match="index_version 3, expected 2 or less"):
         Index(path.parent)
 
 

@@ -22,7 +22,6 @@ from tidybert.tasks.answer import (
     TaskAnswer,
 )
 from tidybert.tokenization import BertTokenizer
-from tidybert.tokenization.tokenizer import Encoding
 
 CLASSES = Classified("a", 0.5, {"b": 0.2, "a": 0.5, "c": 0.3})
 PAIRS = Classified("no", 0.8, {"no": 0.8, "yes": 0.2})
@@ -97,23 +96,19 @@ TOKENIZER = BertTokenizer(
 )
 
 
-def encode(text: str) -> Encoding:
-    return TOKENIZER.encode(text, add_special_tokens=False)
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [("Zoë", "zoe"), ("U.S.", "u. s."), ("Zoe-is , XY", "zoe - is, XY"), ("", "")],
 )
 def test_joined_pieces(text: str, expected: str) -> None:
-    assert joined_pieces(encode(text), text) == expected
+    assert joined_pieces(TOKENIZER, text) == expected
 
 
 def test_entities_are_groups() -> None:
     entity = FoundEntity(type="PER", text="Zoë", start=0, end=3, score=0.9)
     answer = Tagged(["Zoë", "is"], ["B-PER", "O"], entities=[entity])
 
-    assert entity_groups(answer, "Zoë is", encode) == [
+    assert entity_groups(answer, "Zoë is", TOKENIZER) == [
         {"entity_group": "PER", "score": 0.9, "word": "zoe", "start": 0, "end": 3}
     ]
 
@@ -123,7 +118,7 @@ def test_neighbouring_words_with_one_tag_are_a_group() -> None:
     tags = ["NN", "VB", "VB", "O"]
     answer = Tagged(text.split(), tags, scores=[0.5, 0.2, 0.4, 0.9])
 
-    assert entity_groups(answer, text, encode) == [
+    assert entity_groups(answer, text, TOKENIZER) == [
         {"entity_group": "NN", "score": 0.5, "word": "zoe", "start": 0, "end": 3},
         {"entity_group": "VB", "score": pytest.approx(0.3), "word": "is is", "start": 4, "end": 10},
     ]

@@ -1,6 +1,7 @@
 """POST /search gives the hits of ``Index.search``."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -111,13 +112,46 @@ def test_a_served_run_orders_what_was_found_as_the_index_does(
 
     found = post(make_client(engine), body).json()
 
-    judge = CrossEncoder.open(served["pairs"])
-    expected = Index.open(index).search(body["inputs"], 2, rerank=judge, candidates=3)
+    compare(found, index, served["pairs"], body)
+
+
+def compare(found: Any, index: Path, ranker: Any, body: Any) -> None:
+    judge = CrossEncoder.open(ranker)
+    count, of = body.get("top_k", 4), body["candidates"]
+    expected = Index.open(index).search(body["inputs"], count, rerank=judge, candidates=of)
     for hits, each in zip(found, expected, strict=True):
         assert [hit["position"] for hit in hits] == [hit.position for hit in each]
         scores = [hit.rerank_score for hit in each]
         assert [hit["rerank_score"] for hit in hits] == pytest.approx(scores, abs=1e-6)
         assert not any(hit["rerank_truncated"] for hit in hits)
+
+
+@pytest.mark.anyio
+async def test_a_cross_encoder_of_sentence_transformers_gives_its_own_scores(
+    make_engine: Make, make_client: Any, index: Path, served: dict[str, str], own_copy: Any
+) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    ranker: Path = own_copy("scores")
+    (ranker / "tidybert.json").unlink()
+    keys = {"sentence_transformers": {"activation_fn": "torch.nn.modules.activation.Sigmoid"}}
+    config = json.loads((ranker / "config.json").read_text())
+    (ranker / "config.json").write_text(json.dumps({**config, **keys}))
+    engine = make_engine(paths={"base": served["base"], "ranker": str(ranker)}, index=index)
+    body = {"inputs": ["the old dog"], "rerank": "ranker", "candidates": 4}
+    texts = ["a red cat", "the old dog", "a cow was near", "blue"]
+    async with make_client(engine) as client:
+        found = (await client.post("/search", json=body)).json()
+        asked = {"query": "the old dog", "texts": texts}
+        ranked = (await client.post("/models/ranker/rerank", json=asked)).json()
+
+    compare(found, index, ranker, body)
+    theirs = sentence_transformers.CrossEncoder(str(ranker), device="cpu")
+    expected = theirs.predict([("the old dog", text) for text in texts])
+    scores = {each["index"]: each["score"] for each in ranked}
+    assert [scores[number] for number in range(4)] == pytest.approx(expected, abs=1e-5)
+    assert {hit["position"]: hit["rerank_score"] for hit in found[0]} == pytest.approx(
+        scores, abs=1e-6
+    )
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,64 @@ def test_a_cut_connection_goes_on_where_it_ended(hub: Hub, monkeypatch: pytest.M
     assert run("download", NAME) == 0
 
     assert "bytes=1000-" in [each for _, _, each in hub.requests]
+
+
+def test_a_kill_loses_at_most_one_chunk(hub: Hub, tmp_path: Path) -> None:
+    from huggingface_hub.constants import DOWNLOAD_CHUNK_SIZE
+
+    content = os.urandom(5 << 20) * 5
+    (hub.models[NAME] / "model.safetensors").write_bytes(content)
+    hub.stall = 22 << 20
+    folder = str(tmp_path / "cache")
+    environment = {**os.environ, "HF_ENDPOINT": hub.endpoint, "HF_HOME": folder}
+    environment |= {"HF_HUB_CACHE": f"{folder}/hub", "HF_HUB_OFFLINE": "0"}
+    words = [sys.executable, "-m", "tidybert", "download", NAME]
+    child = subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL)
+    assert hub.stalled.wait(60)
+    wait_for(lambda: any(each.stat().st_size > (11 << 20) for each in parts()))
+    child.kill()
+    child.wait()
+    (part,) = parts()
+    assert part.stat().st_size > (22 << 20) - DOWNLOAD_CHUNK_SIZE
+    size = part.stat().st_size
+
+    assert run("download", NAME) == 0
+
+    assert hub.sent("GET", "model.safetensors")[-1] == f"bytes={size}-"
+    assert (find_model(NAME) / "model.safetensors").read_bytes() == content
+    assert not parts()
+
+
+@pytest.mark.parametrize("size", [0, 1, 3000, -1, None])
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_any_part_becomes_the_whole_file(hub: Hub, size: int | None, is_wrong: bool) -> None:
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    content = (hub.models[NAME] / "model.safetensors").read_bytes()
+    blobs = Path(HF_HUB_CACHE) / f"models--{NAME.replace('/', '--')}" / "blobs"
+    blobs.mkdir(parents=True)
+    part = blobs / f"{hashlib.sha256(content).hexdigest()}.incomplete"
+    there = content + b"more" if size is None else content[:size]
+    part.write_bytes(bytes(len(there)) if is_wrong else there)
+
+    assert run("download", NAME) == 0
+
+    assert (find_model(NAME) / "model.safetensors").read_bytes() == content
+    assert not parts()
+
+
+def parts() -> list[Path]:
+    """What is fetched in part."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    return [*Path(HF_HUB_CACHE).rglob("*.incomplete")]
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_a_damaged_file_is_fetched_again(hub: Hub) -> None:

@@ -132,7 +132,7 @@ OWN_FILES = {
     "corpus": "opens shards whose sizes and hashes it checks",
     "cluster/file_job.py": "maps its own parts, whose hashes the workers noted",
     "cluster/input_files.py": "reads the package's own code",
-    "search/index_files.py": "maps files whose hashes it checks",
+    "search/index_format.py": "maps files whose hashes it checks",
 }
 
 

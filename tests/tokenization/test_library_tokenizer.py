@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import transformers
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizers import (
     AddedToken,
@@ -97,6 +97,10 @@ def test_added_tokens_are_those_of_transformers(
 ) -> None:
     folder = tmp_path_factory.mktemp("added")
     theirs = theirs_with(added, folder, do_lower_case)
+    normalize = theirs.backend_tokenizer.normalizer.normalize_str
+    in_normal_text = [normalize(each.content) for each in added if each.normalized]
+    # The library takes any of those that are one there.
+    assume(len({*in_normal_text}) == len(in_normal_text))
 
     ours = BertTokenizer.from_pretrained(folder)
 
@@ -108,6 +112,21 @@ def test_added_tokens_are_those_of_transformers(
         assert_equal(ours, theirs, text)
         assert again.encode(text) == ours.encode(text)
         assert BertTokenizer.from_pretrained(folder / "again").encode(text) == ours.encode(text)
+
+
+def test_of_added_tokens_that_are_one_in_the_normalised_text_the_first_is_found(
+    tmp_path: Path,
+) -> None:
+    added = [AddedToken(each, special=False) for each in ("Covid19", "COVID19", "covid19")]
+    theirs_with(added, tmp_path / "all", do_lower_case=True)
+    for _ in range(8):
+        ours = BertTokenizer.from_pretrained(tmp_path / "all")
+        copied = pickle.loads(pickle.dumps(ours))
+        for each in (ours, copied):
+            ids = each.encode("COVID19 covid19 COVID19abc").input_ids
+            assert ids[1:4] == [len(VOCABULARY)] * 3
+            assert each.encode_batch(["covid19"])[0].tolist() == [ids[0], ids[1], ids[-1]]
+    assert ours.decode([len(VOCABULARY) + 1]) == "COVID19"
 
 
 def test_the_files_of_transformers_4_are_read(tmp_path: Path) -> None:

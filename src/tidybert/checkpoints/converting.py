@@ -11,9 +11,16 @@ import msgspec
 import torch
 from torch import Tensor
 
+from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, model_description
-from tidybert.checkpoints.sentence_form import Dense, SentenceForm, write_sentence_form
+from tidybert.checkpoints.sentence_form import (
+    IDENTITY,
+    Dense,
+    SentenceForm,
+    described_activation,
+    write_sentence_form,
+)
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.checkpoints.tensor_files import left_out_of, write_shards, write_tensors
 from tidybert.checkpoints.tensorflow_bundle import to_tensorflow, write_bundle
@@ -53,6 +60,8 @@ class WholeModel:
         tensors: the encoder's begin with ``bert.`` unless the architecture is BertModel.
         architecture: transformers' class of the model.
         form: what sentence-transformers does after the encoder; None where no file says it.
+        activation: what a cross-encoder's scores pass through; None for another model.
+        longest: the tokens of a cross-encoder's longest pair, where its files say it.
         metadata: the content of tidybert.json; None without one.
         unread: names in the file of what is not BERT's, or in words.
     """
@@ -64,6 +73,8 @@ class WholeModel:
     label_names: tuple[str, ...] | None
     problem_type: str | None
     form: SentenceForm | None
+    activation: str | None
+    longest: int | None
     metadata: ModelMetadata | None
     unread: tuple[str, ...]
 
@@ -80,7 +91,7 @@ class WholeModel:
         dtypes = {each.dtype for each in self.tensors.values()}
         if len(dtypes) == 1 and dtypes != {torch.float32}:
             values["torch_dtype"] = str(dtypes.pop()).removeprefix("torch.")
-        return values
+        return values | (described_activation(self.activation) if self.activation else {})
 
 
 def read_whole_model(source: ModelDirectory, *, dtype: str | None = None) -> WholeModel:
@@ -101,23 +112,30 @@ def read_whole_model(source: ModelDirectory, *, dtype: str | None = None) -> Who
             f"{param('dtype', dtype)} has no number as large as some in {', '.join(large[:3])}: "
             f"give {param('dtype', 'bfloat16')}"
         )
-    names, size = source.head.label_names, len(tensors.get("classifier.weight", ()))
+    head, metadata, form = source.head, source.metadata, None
+    names, size = head.label_names, len(tensors.get("classifier.weight", ()))
     if names is not None and size and len(names) != size:
         raise WeightsError(
             f"{source}: {len(names)} label names do not fit a classifier of {size} outputs"
         )
-    form = None
-    if present(source.path / MODULES_FILE, error=WeightsError):
+    is_scorer = head.activation is not None and bool(_heads(tensors))
+    if present(source.path / MODULES_FILE, error=WeightsError) and not is_scorer:
         form = read_sentence_form(source)
+    activation, longest = head.activation, head.longest
+    if metadata is not None and head.problem_type == "regression":
+        activation = metadata.settings.get("activation", IDENTITY)
+        longest = metadata.max_seq_length
     return WholeModel(
         source.config,
         source.tokenizer,
         tensors,
-        _architecture(_heads(tensors), source.head.architectures),
+        _architecture(_heads(tensors), head.architectures),
         names,
-        source.head.problem_type,
+        head.problem_type,
         form,
-        source.metadata,
+        activation,
+        longest,
+        metadata,
         (*unknown, *left_out_of(source.path)),
     )
 
@@ -146,7 +164,6 @@ def _architecture(heads: list[str], given: tuple[str, ...]) -> str:
 
 
 _TANH: Final = "torch.nn.modules.activation.Tanh"
-_IDENTITY: Final = "torch.nn.modules.linear.Identity"
 
 
 @dataclass(frozen=True)
@@ -227,20 +244,29 @@ def _write_tensorflow(directory: Path, model: WholeModel, max_bytes: int | None)
 def _write_sentence_transformers(
     directory: Path, model: WholeModel, max_bytes: int | None
 ) -> list[str]:
-    """An encoder and its modules; a head on whole sequences becomes Dense modules."""
+    """An encoder and its modules; a head on whole sequences becomes Dense modules.
+
+    A model that scores pairs is what CrossEncoder opens: a BERT with its head as it is, or, where
+    the head reads the mean, modules as its version 5.4 has them.
+    """
     form, kept, lost = model.form, [], []
+    is_mean, metadata = isinstance(model.config, MeanBertConfig), model.metadata
+    is_scorer = model.activation is not None and (metadata is None or metadata.inputs == PAIR)
+    if metadata is not None and form is None:
+        lost.append(f"the task {metadata.task} and its settings (tidybert.json)")
+    if is_scorer and not is_mean:
+        _write_bert(directory, model, max_bytes)
+        return lost
     if form is None:
         form = SentenceForm()
         if issubclass(ARCHITECTURES.get(model.architecture, object), BertForSequenceClassification):
             # The logits: of the mean, or of [CLS] through the pooler.
-            kept, dense = ["classifier"], [_dense(model, "classifier", _IDENTITY)]
-            is_mean = isinstance(model.config, MeanBertConfig)
+            kept, dense = ["classifier"], [_dense(model, "classifier", IDENTITY)]
             if not is_mean:
                 dense.insert(0, _dense(model, "bert.pooler.dense", _TANH))
             form = SentenceForm("mean" if is_mean else "cls", tuple(dense))
-        if model.metadata is not None:
-            form = replace(form, max_seq_length=model.metadata.max_seq_length)
-            lost.append(f"the task {model.metadata.task} and its settings (tidybert.json)")
+        if metadata is not None:
+            form = replace(form, max_seq_length=metadata.max_seq_length)
     lost += [HEADS[each].words for each in model.heads if each not in kept]
     encoder = replace(
         model,
@@ -248,6 +274,7 @@ def _write_sentence_transformers(
         architecture="BertModel",
         problem_type=None,
         form=form,
+        activation=None,
         tensors={
             name.removeprefix(PREFIX): each
             for name, each in model.tensors.items()
@@ -255,7 +282,8 @@ def _write_sentence_transformers(
         },
     )
     _write_bert(directory, encoder, max_bytes)
-    write_sentence_form(directory, form, model.config.hidden_size)
+    scores = model.activation if is_scorer else None
+    write_sentence_form(directory, form, model.config.hidden_size, scores=scores)
     return lost
 
 
@@ -270,7 +298,7 @@ WRITERS: Final[Mapping[str, Callable[[Path, WholeModel, int | None], list[str]]]
 def _write_bert(directory: Path, model: WholeModel, max_bytes: int | None) -> None:
     """config.json, the tokenizer's files and the weights."""
     atomic_write_json(directory / CONFIG_FILE, model.description())
-    length = None if model.form is None else model.form.max_seq_length
+    length = model.longest if model.form is None else model.form.max_seq_length
     model.tokenizer.save(directory, model_max_length=length or model.config.max_position_embeddings)
     write_shards(directory, model.tensors, max_bytes)
 
@@ -345,11 +373,13 @@ class ExtensibleModel:
             name: _extended(tensor, size, replaces) if name in self._per_piece else tensor
             for name, tensor in self._tensors.items()
         }
-        description = {**self.origin.description, "vocab_size": size}
+        head = self.origin.head
+        scores = {} if head.activation is None else described_activation(head.activation)
+        description = {**self.origin.description, "vocab_size": size, **scores}
         with atomic_directory(directory) as partial:
             text = json.dumps(description, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
             atomic_write_text(partial / CONFIG_FILE, text)
-            tokenizer.save(partial)
+            tokenizer.save(partial, model_max_length=head.longest or 512)
             write_tensors(partial, tensors)
             if self.origin.metadata is not None:
                 msgspec.structs.replace(self.origin.metadata, metrics={}).write(partial)

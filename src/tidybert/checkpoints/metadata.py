@@ -115,6 +115,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
 class KnownSettings(TypedDict, total=False):
     """Settings of a task's answers; a task may add names of its own."""
 
+    activation: str
     temperature: Annotated[float, msgspec.Meta(ge=1e-3, le=1e3)]
     thresholds: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
     long: str

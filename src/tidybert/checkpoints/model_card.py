@@ -1,12 +1,11 @@
 """README.md of a RUN: the model card, with the metadata at its head that model hubs read.
 
 A card holds what the run itself knows.  It leaves out facts that a run cannot know, such as a
-licence or a language.
+licence or a language.  The templates are in resources/cards.
 """
 
 import json
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,44 +26,29 @@ def is_own_card(path: Path) -> bool:
         return False
 
 
-def write_card(directory: Path, metadata: Mapping[str, Any], paragraphs: Sequence[str]) -> bool:
+def write_card(directory: Path, template: str, **facts: Any) -> bool:
     """Write the card unless the directory has a README.md of the user's; returns whether it did."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     path = directory / CARD_FILE
     if os.path.lexists(path) and not is_own_card(path):
         return False
-    known = {name: value for name, value in metadata.items() if value not in (None, "", [], {})}
-    head = ["---", *yaml_lines(known), "---", ""]
-    atomic_write_text(path, "\n".join([*head, MARK, "", "\n\n".join(paragraphs), ""]))
+    # Markdown has no escapes that fit everywhere: each place in a template names its filter.
+    cards = Environment(
+        loader=PackageLoader("tidybert", "resources/cards"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    cards.filters |= {"cell": cell, "scalar": scalar}
+    atomic_write_text(path, cards.get_template(template).render(facts, mark=MARK) + "\n")
     return True
 
 
-def yaml_lines(values: Mapping[str, Any], indent: str = "") -> list[str]:
-    """A mapping of names to scalars, mappings and lists of them, as lines of YAML."""
-    lines = []
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            lines += [f"{indent}{name}:", *yaml_lines(value, indent + "  ")]
-        elif isinstance(value, list):
-            lines.append(f"{indent}{name}:")
-            for each in value:
-                entry = yaml_lines(each, indent + "  ") if isinstance(each, Mapping) else []
-                first = entry[0].lstrip() if entry else scalar(each)
-                lines += [f"{indent}- {first}", *entry[1:]]
-        else:
-            lines.append(f"{indent}{name}: {scalar(value)}")
-    return lines
-
-
 def scalar(value: Any) -> str:
-    """A number, a string or a boolean as YAML: JSON, with unusual characters escaped."""
+    """A number or a string as YAML: JSON, with unusual characters escaped."""
     text = json.dumps(value, ensure_ascii=False)
     return "".join(each if each.isprintable() else f"\\U{ord(each):08X}" for each in text)
-
-
-def table(headings: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """A Markdown table; the cells may hold anything."""
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(map(cell, each))} |" for each in lines)
 
 
 def cell(value: Any) -> str:

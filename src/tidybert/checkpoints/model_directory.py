@@ -15,7 +15,12 @@ from torch import Tensor, nn
 
 from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.sentence_form import SentenceForm, write_sentence_form
+from tidybert.checkpoints.sentence_form import (
+    SentenceForm,
+    longest_text,
+    read_activation,
+    write_sentence_form,
+)
 from tidybert.checkpoints.tensor_files import (
     check_finite,
     left_out_of,
@@ -66,11 +71,16 @@ class HeadDescription:
         label_names: in the order of their ids; None without any.
         problem_type: "regression", "single_label_classification",
             "multi_label_classification" or None.
+        activation: of a cross-encoder of sentence-transformers, what its scores pass through, as a
+            name of PyTorch; None for other models.
+        longest: of a cross-encoder, the tokens of the longest pair, where its files say it.
     """
 
     architectures: tuple[str, ...]
     label_names: tuple[str, ...] | None
     problem_type: str | None
+    activation: str | None = None
+    longest: int | None = None
 
 
 class ModelDirectory:
@@ -149,7 +159,10 @@ class ModelDirectory:
                 f"{path}: architectures is {architectures!r:.80}; not a list of names"
             )
         names = _label_names(values, path)
-        return HeadDescription(tuple(architectures), names, values.get("problem_type"))
+        problem_type = values.get("problem_type")
+        activation = read_activation(self.path, values, len(names or "01"))
+        longest = None if activation is None else longest_text(self.path)
+        return HeadDescription(tuple(architectures), names, problem_type, activation, longest)
 
     def verify(self) -> None:
         """Check, once, that the files are those that were saved together.
@@ -215,8 +228,8 @@ class ModelDirectory:
         elif not isinstance(self.config, CausalConfig):
             raise ConfigError(
                 f"{self.path} is a BERT, which reads both sides and so cannot say what comes next; "
-                "train a language model with tidybert train-lm, or fill in its [MASK]s with "
-                "tidybert fill-mask"
+                "train a language model with tidybert train-lm, or fill in masked words "
+                "with tidybert fill-mask"
             )
 
     def build(
@@ -249,7 +262,8 @@ def _label_names(values: dict[str, Any], path: Path) -> tuple[str, ...] | None:
     """id2label as a tuple, checked against label2id and num_labels."""
     id2label = values.get("id2label")
     if id2label is None:
-        return None
+        count = values.get("num_labels")
+        return ("LABEL_0",) if count == 1 else None
     if not isinstance(id2label, dict):
         raise ConfigError(f"{path}: id2label is {id2label!r:.80}; not an object")
     ids = [str(i) for i in range(len(id2label))]

@@ -7,15 +7,23 @@ the classes of sentence_transformers' modules.  B sequences, d numbers of a vect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 from torch import Tensor, nn
 
 from tidybert.checkpoints.tensor_files import write_tensors
 from tidybert.configuration import Pooling
-from tidybert.errors import UsageError, param, suggestion
+from tidybert.errors import ConfigError, UsageError, param, suggestion
 from tidybert.storage.atomic_files import atomic_write_json
-from tidybert.storage.model_files import CONFIG_FILE, MODULES_FILE, PROMPTS_FILE, SENTENCE_FILE
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import (
+    CONFIG_FILE,
+    MODULES_FILE,
+    PROMPTS_FILE,
+    SENTENCE_FILE,
+    TOKENIZER_CONFIG_FILE,
+)
+from tidybert.storage.opening import present
 from tidybert.storage.own_files import make_directory
 
 POOLINGS: Final = get_args(Pooling)
@@ -34,6 +42,48 @@ ACTIVATIONS: Final[Mapping[str, type[nn.Module]]] = {
     f"{each.__module__}.{each.__name__}": each
     for each in (nn.Tanh, nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid)
 }
+IDENTITY: Final = "torch.nn.modules.linear.Identity"
+SIGMOID: Final = "torch.nn.modules.activation.Sigmoid"
+
+# What CrossEncoder applies to logits, in a config.json: from its version 4 on, and before.
+_SCORES_KEY: Final = "sentence_transformers"
+_OLD_SCORES_KEY: Final = "sbert_ce_default_activation_function"
+
+
+def described_activation(activation: str) -> dict[str, Any]:
+    """The keys of a config.json with which every version of CrossEncoder applies it to logits."""
+    return {_SCORES_KEY: {"activation_fn": activation}, _OLD_SCORES_KEY: activation}
+
+
+def longest_text(directory: Path) -> int | None:
+    """The tokens that transformers cuts a text to, if the tokenizer's files say it."""
+    path = directory / TOKENIZER_CONFIG_FILE
+    values = read_json_object(path) if present(path, error=ConfigError) else {}
+    length = values.get("model_max_length")
+    return length if type(length) is int and length > 0 else None
+
+
+def read_activation(directory: Path, config: Mapping[str, Any], num_labels: int) -> str | None:
+    """What CrossEncoder applies to the logits of a model; None where no file is CrossEncoder's.
+
+    ``config`` is the content of config.json.  From version 5.4 on, PROMPTS_FILE has what was there.
+    Raises ConfigError for values of other types, and for a prompt.
+    """
+    path = directory / PROMPTS_FILE
+    beside = read_json_object(path) if present(path, error=ConfigError) else {}
+    if beside.get("model_type") == "CrossEncoder":
+        found = beside
+    elif _SCORES_KEY in config or _OLD_SCORES_KEY in config:
+        found, path = config.get(_SCORES_KEY) or {}, directory / CONFIG_FILE
+    else:
+        return None
+    if not isinstance(found, Mapping) or found.get("default_prompt_name") is not None:
+        raise ConfigError(
+            f"{path}: {_SCORES_KEY} is {found!r:.80}; a JSON object without a default prompt is "
+            "expected"
+        )
+    named = found.get("activation_fn") or config.get(_OLD_SCORES_KEY)
+    return str(named or (SIGMOID if num_labels == 1 else IDENTITY))
 
 
 class Dense(nn.Module):
@@ -124,10 +174,13 @@ class SentenceForm:
 _PACKAGE: Final = "sentence_transformers.models."
 
 
-def write_sentence_form(directory: Path, form: SentenceForm, width: int) -> None:
+def write_sentence_form(
+    directory: Path, form: SentenceForm, width: int, *, scores: str | None = None
+) -> None:
     """Write modules.json and what it names into a MODEL directory that is being written.
 
-    ``width`` is the encoder's hidden_size.
+    ``width`` is the encoder's hidden_size.  ``scores``: the last Dense gives the logits of a
+    CrossEncoder, and this activation follows.
     """
     steps = ["Pooling", *("Dense" for _ in form.dense), *(["Normalize"] if form.normalize else [])]
     folders = ["", *(f"{number}_{step}" for number, step in enumerate(steps, start=1))]
@@ -145,6 +198,7 @@ def write_sentence_form(directory: Path, form: SentenceForm, width: int) -> None
         "default_prompt_name": form.default_prompt_name,
         "similarity_fn_name": "cosine",
         "truncate_dim": form.truncate_dim,
+        **({} if scores is None else {"model_type": "CrossEncoder", "activation_fn": scores}),
     }
     atomic_write_json(directory / PROMPTS_FILE, settings)
     modes = {key: mode == form.pooling for mode, key in POOLING_KEYS.items()}
@@ -153,15 +207,17 @@ def write_sentence_form(directory: Path, form: SentenceForm, width: int) -> None
     pooling = {"word_embedding_dimension": width, **modes, "include_prompt": True}
     atomic_write_json(directory / folders[1] / CONFIG_FILE, pooling)
     for folder, dense in zip(folders[2:], form.dense, strict=False):
-        _write_dense(directory / folder, dense)
+        is_last = scores is not None and dense is form.dense[-1]
+        _write_dense(directory / folder, dense, {"module_output_name": "scores"} if is_last else {})
 
 
-def _write_dense(folder: Path, dense: Dense) -> None:
+def _write_dense(folder: Path, dense: Dense, more: Mapping[str, str]) -> None:
     values = {
         "in_features": dense.linear.in_features,
         "out_features": dense.linear.out_features,
         "bias": dense.linear.bias is not None,
         "activation_function": dense.activation_name,
+        **more,
     }
     atomic_write_json(folder / CONFIG_FILE, values)
     write_tensors(folder, dense.state_dict())

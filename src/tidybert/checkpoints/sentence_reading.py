@@ -18,6 +18,7 @@ from tidybert.checkpoints.sentence_form import (
     POOLINGS,
     Dense,
     SentenceForm,
+    longest_text,
 )
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.errors import ConfigError, WeightsError
@@ -67,9 +68,7 @@ def read_sentence_form(directory: ModelDirectory) -> SentenceForm:
         )
     if length is None:
         # The newer form has the length there; a value above all positions means no limit.
-        tokenizer = directory.path / TOKENIZER_CONFIG_FILE
-        length = _object(tokenizer).get("model_max_length")
-        length = length if type(length) is int and length > 0 else None
+        length = longest_text(directory.path)
     pooling, dense, normalize = _read_modules(directory, path)
     path = directory.path / PROMPTS_FILE
     values = _object(path)

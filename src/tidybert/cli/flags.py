@@ -247,9 +247,13 @@ class ClusterFlags:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LongestLengthFlag:
-    max_seq_length: int | None = None
-    """Most tokens of a text; a longer one is cut. If not set: as many as the model allows."""
+class OutFlags(ClusterFlags):
+    PANEL: ClassVar = "Other options"
+
+    out: Path | None = None
+    """``--out FILE``: New file to write. If not set: stdout."""
+    resume: bool = False
+    """``--resume``: Continue a stopped run of the same --out."""
 
 
 PANELS: Final = (

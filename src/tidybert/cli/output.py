@@ -5,7 +5,6 @@
 
 import json
 import logging
-import math
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,14 +16,13 @@ from tidybert.errors import UsageError, in_shell
 from tidybert.files.reading import ReadOptions
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.reporter import Reporter
-from tidybert.system.terminal import printable, printable_json
+from tidybert.system.terminal import MAX_WIDTH, printable, printable_json
 
 if TYPE_CHECKING:
     from tidybert.explain.explained_text import Shown
     from tidybert.files.reading import ReadReport
 
 
-MAX_WIDTH: Final = 80
 _is_quiet = False
 
 
@@ -78,13 +76,6 @@ def print_line(text: str = "") -> None:
 def print_part(text: str) -> None:
     """Print a part of a line of a result on stdout at once."""
     print(printable(text), end="", flush=True)
-
-
-def clock(seconds: float) -> str:
-    """A time that is left or was taken: 2:05 is minutes and seconds, 1:02:05 has hours too."""
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -191,7 +182,7 @@ def print_answers(
             if answered == 0 or file == "-":
                 sys.stdout.flush()
             answered += 1
-            truncated += each["truncated"]
+            truncated += each.get("truncated", False)
     return answered, truncated
 
 

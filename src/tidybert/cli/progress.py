@@ -1,124 +1,69 @@
 """Progress on stderr: a bar, or a line now and then where stderr is not a terminal."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
-from tidybert.cli.output import MAX_WIDTH, clock, is_quiet, note
+from tidybert.cli.output import is_quiet, note
 from tidybert.errors import in_shell
 from tidybert.system.cores import load_note
 from tidybert.system.reporter import Reporter
+from tidybert.system.terminal import Pace, clock, terminal_bar
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from tidybert.corpus.documents import CorpusReport, Document
     from tidybert.training.reports import StepReport
     from tidybert.training.trackers import Track
 
 LINE_SECONDS: Final = 30.0
-BAR_SECONDS: Final = 0.2
 _TICKS: Final = 6
-
-Figures = Callable[[float, float], str]
-"""From the seconds that have passed and the rate of what is done to a text."""
-Show = Callable[[int, int | None, Figures], None]
-"""Takes what is done, the total (None: unknown) and the figures; shows them only now and then."""
 
 
 @contextmanager
-def shown_progress(title: str) -> Iterator[Show]:
-    """Gives a function that shows a work's progress, its figures and the time left.
+def shown_progress(title: str) -> Iterator[Pace]:
+    """Gives what shows a work's progress, its figures and the time left.
 
     Where stderr is not a terminal, a line comes every LINE_SECONDS, also while nothing is done.
     --quiet shows nothing.
     """
     if is_quiet():
-        yield lambda _done, _total, _figures: None
+        yield Pace(lambda _done, _total, _text: None, LINE_SECONDS)
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn
 
     console = Console(stderr=True)
-    console.width = min(console.width, MAX_WIDTH)
-    bar = Progress(
-        TextColumn(title, markup=False),
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[text]}", markup=False),
-        console=console,
-        expand=True,
-    )
-    # A bar that is shown nowhere would still end with an empty line.
-    with bar if console.is_terminal else nullcontext():
-        shown = _Shown(title, bar if console.is_terminal else None)
-        ended = Event()
-        if not console.is_terminal:
-            # Without memory for a thread the work may still be done.
-            with suppress(RuntimeError):
-                Thread(target=shown.say_that_it_lasts, args=[ended], daemon=True).start()
-        try:
-            yield shown.show
-        finally:
-            ended.set()
+    if console.is_terminal:
+        with terminal_bar(title, console) as pace:
+            yield pace
+        return
+    pace = Pace(lambda _done, _total, text: note(f"{title}: {text}"), LINE_SECONDS, ends=False)
+    ended = Event()
+    # Without memory for a thread the work may still be done.
+    with suppress(RuntimeError):
+        Thread(target=_say_that_it_lasts, args=[title, pace, ended], daemon=True).start()
+    try:
+        yield pace
+    finally:
+        ended.set()
 
 
-class _Shown:
-    """A work's progress in a bar, or as lines where there is none."""
+def _say_that_it_lasts(title: str, pace: Pace, ended: Event) -> None:
+    """Say the latest figures, or that there are no others, where half a minute would be silent.
 
-    def __init__(self, title: str, bar: "Progress | None") -> None:
-        self.title, self.bar = title, bar
-        self.pause = BAR_SECONDS if bar else LINE_SECONDS
-        if bar:
-            self.task = bar.add_task(title, total=None, text="")
-        self.begun = self.last = 0.0
-        self.first: int | None = None
-        self.text = "begun"
-        self.latest: tuple[float, int, int | None, Figures] = (0.0, 0, None, lambda _, __: "")
-
-    def show(self, done: int, total: int | None, figures: Figures) -> None:
-        """See Show."""
-        now = time.monotonic()
-        if self.first is None or done < self.latest[1]:
-            # What was done before, or in another part, says nothing about the speed.
-            self.first, self.begun, self.last = done, now, now
-        self.latest = now, done, total, figures
-        is_end = self.bar is not None and done == total
-        if now != self.begun and (now - self.last >= self.pause or is_end):
-            self.say()
-
-    def say(self) -> None:
-        """Show the latest figures."""
-        now, done, total, figures = self.latest
-        self.last, rate = now, (done - (self.first or 0)) / (now - self.begun)
-        text = figures(now - self.begun, rate)
-        if total is not None:
-            text = f"{done / total:.0%}, {text}"
-            if rate:
-                text += f", {clock((total - done) / rate)} left"
-        self.text = text
-        if self.bar is None:
-            note(f"{self.title}: {text}")
+    So a log shows that the work goes on.
+    """
+    tick = LINE_SECONDS / _TICKS
+    seen, ticks = pace.last, 0
+    while not ended.wait(tick):
+        seen, ticks = pace.last, ticks + 1 if pace.last == seen else 0
+        # A tick early, so that a line that came between two ticks is followed in time.
+        if not ticks or ticks % (_TICKS - 1):
+            continue
+        if pace.latest[0] > pace.last:
+            pace.say()
         else:
-            self.bar.update(self.task, completed=done, total=total, text=text)
-
-    def say_that_it_lasts(self, ended: Event) -> None:
-        """Say the latest figures, or that there are no others, where half a minute would be silent.
-
-        So a log shows that the work goes on.
-        """
-        tick = LINE_SECONDS / _TICKS
-        seen, ticks = self.last, 0
-        while not ended.wait(tick):
-            seen, ticks = self.last, ticks + 1 if self.last == seen else 0
-            # A tick early, so that a line that came between two ticks is followed in time.
-            if not ticks or ticks % (_TICKS - 1):
-                continue
-            if self.latest[0] > self.last:
-                self.say()
-            else:
-                note(f"{self.title}: {self.text}; at work on this for {clock(ticks * tick)}")
+            note(f"{title}: {pace.text}; at work on this for {clock(ticks * tick)}")
 
 
 @contextmanager
@@ -144,13 +89,8 @@ def shown_reading(
 @contextmanager
 def shown_texts(title: str, total: int | None = None) -> Iterator[Reporter]:
     """Gives a reporter that shows how many texts are done."""
-    of = "" if total is None else f" of {total:,}"
-    with shown_progress(title) as show:
-        yield Reporter(
-            advance=lambda done: show(
-                done, total, lambda _, rate: f"{done:,}{of} texts, {rate:.1f}/s"
-            )
-        )
+    with shown_progress(title) as pace:
+        yield pace.of_texts(total)
 
 
 @contextmanager

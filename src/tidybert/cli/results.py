@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from msgspec import to_builtins
 
-from tidybert.cli.output import clock, note, print_json, print_line, print_table
+from tidybert.cli.output import note, print_json, print_line, print_table
+from tidybert.system.terminal import clock
 
 if TYPE_CHECKING:
     from tidybert.finetuning.finetuned_model import Trial, Trials

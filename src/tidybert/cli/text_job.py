@@ -1,11 +1,11 @@
 """One way for all commands that do a job on a file of texts: to stdout, into a file, on a cluster.
 
-``run_text_job`` is predict, embed and index; their files declare flags and how an answer is shown.
+Their files declare flags, and how an answer is shown.
 """
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidybert.cli.flags import ClusterFlags
-from tidybert.cli.output import clock, note, note_reading, resumable
+from tidybert.cli.output import note, note_reading, print_answers, resumable
 from tidybert.cli.progress import shown_texts
-from tidybert.errors import UsageError
+from tidybert.errors import LINE, DataError, UsageError
 from tidybert.files.rows import count_of
+from tidybert.system.terminal import clock
 
 if TYPE_CHECKING:
     from tidybert.cluster.file_job import JobReport
-    from tidybert.inference.text_jobs import TextJob
+    from tidybert.inference.text_jobs import AnswerJob, TextJob
     from tidybert.storage.part_file import Written
 
 Examples = Callable[[Any], Iterator[Any]]
@@ -93,6 +94,44 @@ def run_text_job(
     return TextsDone(opened, written, seconds)
 
 
+def answer_texts(
+    job: "AnswerJob",
+    file: str | None,
+    given: Any,
+    title: str,
+    show: Callable[[dict[str, Any]], None],
+    *,
+    typed: Sequence[tuple[str, str | None]] = (),
+) -> TextsDone | None:
+    """Do a job on a file, or on texts of the command line, and show each answer as it comes."""
+    from tidybert.files.text_examples import TextExample
+    from tidybert.files.text_files import read_examples
+
+    name = file or ""
+    if given.cluster is None and file is not None:
+        read_examples.formats.check(file, job.read.format)
+    examples = [TextExample(*texts, None, row) for row, texts in enumerate(typed, 1)]
+    try:
+        done = run_text_job(
+            job,
+            name,
+            given,
+            title,
+            examples=None if file is not None else lambda _: iter(examples),
+            show=lambda opened, texts: print_answers(
+                partial(job.stream, opened), texts, name, show
+            ),
+        )
+    except DataError as error:
+        if not error.message.startswith(LINE):
+            raise
+        at = error.message if file is not None else error.message.replace(LINE, "text")
+        raise DataError(f"{name}{': ' if name else ''}{at}") from error
+    if done is not None and given.out is not None:
+        done.note(given.out)
+    return done
+
+
 def run_on_cluster(
     do: "Callable[..., JobReport]", file: str, out: Path | None, given: ClusterFlags, title: str
 ) -> None:
@@ -109,7 +148,7 @@ def run_on_cluster(
         raise UsageError(f"--out {out}: expected a folder on a disk that every machine sees")
     if getattr(given, "threads", None) is not None:
         raise UsageError("--threads: a worker of --cluster has one thread; give --cluster-workers")
-    if file == "-":
+    if file in ("", "-"):
         raise UsageError("--cluster reads files: name a folder, a pattern or a file")
     files = input_files(file, SUFFIXES)
     begun = time.monotonic()

@@ -14,19 +14,14 @@ import numpy as np
 from tidybert.cluster.input_files import FileDone, InputFile, add_done, begin_manifest, job_line
 from tidybert.cluster.ray_engine import RayCluster, ray_cluster
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files.reading import ReadOptions
+from tidybert.files.reading import ReadReport
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
-from tidybert.files.text_files import read_examples
 from tidybert.inference.answer_files import Chunk
+from tidybert.inference.embedding import Embedder
 from tidybert.inference.text_jobs import FileJob
-from tidybert.search.index_files import (
-    INDEX_FILE,
-    IndexJob,
-    open_state,
-    text_batches,
-    write_index,
-)
+from tidybert.search.index_files import IndexJob, write_index
+from tidybert.search.index_format import INDEX_FILE, open_index
 from tidybert.storage.opening import present
 from tidybert.storage.output_lock import output_lock
 from tidybert.storage.own_files import remove_tree
@@ -175,13 +170,13 @@ def index_files(
                 reporter=reporter,
             )
         cut = {each.input: each.num_truncated for each in (*report.before, *report.done)}
-        texts = _Texts(files, work.read, work.skip_bad_rows, cut)
+        opened = work.load()
+        texts = _Texts(files, work, opened, cut)
         write_index(
-            work.load(),
+            opened,
             texts.examples(),
             directory,
-            dtype=work.stored,
-            model=work.model,
+            **work.index_options(),
             computed=lambda left: texts.chunks(left, parts, work.suffix),
         )
         remove_tree(parts)
@@ -192,10 +187,9 @@ def _files_in(directory: Path) -> set[str]:
     """The names of the files whose texts a finished index has."""
     if not present(directory / INDEX_FILE):
         return set()
-    state = open_state(directory)
     return {
         json.loads(columns).get(FILE_COLUMN, "")
-        for batch in text_batches(directory, state)
+        for batch in open_index(directory).batches
         for columns in batch["columns"].to_pylist()
     }
 
@@ -206,20 +200,19 @@ class _Texts:
     def __init__(
         self,
         files: Sequence[InputFile],
-        read: ReadOptions,
-        skip_bad_rows: bool,
+        work: IndexJob,
+        opened: Embedder,
         num_truncated: Mapping[str, int],
     ) -> None:
-        self._files, self._read, self._skip = files, read, skip_bad_rows
+        self._files, self._work, self._opened = files, work, opened
         self._num_truncated = num_truncated
         # By file, how many of its texts came before the one that was read last.
         self._places: dict[str, int] = {}
 
     def examples(self) -> Iterator[TextExample]:
-        reader = read_examples.with_details(keep_columns=True)
         for file in self._files:
             with file.here() as source:
-                found = reader(source, self._read, need_label=False, skip_bad_rows=self._skip)
+                found = self._work.examples(self._opened, source, ReadReport())
                 for place, one in enumerate(found):
                     self._places[file.name] = place
                     columns: Mapping[str, Any] = one.columns or {}

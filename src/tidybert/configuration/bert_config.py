@@ -142,7 +142,7 @@ _IGNORED_KEY_LIST = """
     use_cache gradient_checkpointing chunk_size_feed_forward _attn_implementation
     _attn_implementation_autoset attn_implementation _experts_implementation
     output_attentions output_hidden_states output_past return_dict use_return_dict
-    tokenizer_class prefix
+    tokenizer_class prefix sentence_transformers sbert_ce_default_activation_function
     pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head
     bos_token_id eos_token_id sep_token_id decoder_start_token_id forced_bos_token_id
     forced_eos_token_id bad_words_ids begin_suppress_tokens suppress_tokens do_sample

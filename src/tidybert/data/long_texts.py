@@ -97,8 +97,9 @@ def long_features(
     if mode == "truncate":
         return features
     seconds = [one.text_pair for one in examples if one.text_pair is not None]
+    room = max_seq_length - tokenizer.layout.num_special(2 if seconds else 1)
     if doc_stride is not None:
-        _check_step(doc_stride, max_seq_length, of_pairs=bool(seconds))
+        _check_step(doc_stride, max_seq_length, room, of_pairs=bool(seconds))
     if seconds and mode == "head-tail":
         raise UsageError(
             f"{param('long', 'head-tail')} is for single texts, and these are pairs: give "
@@ -118,14 +119,14 @@ def long_features(
         first = firsts[at]
         is_cut = False
         if seconds:
-            parts = _beside_windows(first, others[at], max_seq_length - 3, doc_stride)
+            parts = _beside_windows(first, others[at], room, doc_stride)
             is_cut = len(parts[0][0]) < len(first)
         elif mode == "windows":
-            windows = windows_of(len(first), max_seq_length - 2, doc_stride)
+            windows = windows_of(len(first), room, doc_stride)
             parts = [[first[start:end]] for start, end in windows]
         else:
-            head = max(1, round(HEAD_SHARE * (max_seq_length - 2)))
-            tail = first[len(first) - (max_seq_length - 2 - head) :]
+            head = max(1, round(HEAD_SHARE * room))
+            tail = first[len(first) - (room - head) :]
             parts, is_cut = [[np.concatenate((first[:head], tail))]], True
         total, weight = features[number].num_tokens, 1 / len(parts)
         read[number] = [
@@ -154,12 +155,13 @@ def window_counts(features: Sequence[Features]) -> npt.NDArray[np.int64]:
     return np.bincount(np.array([one.example for one in features], dtype=np.int64))
 
 
-def _check_step(doc_stride: int, max_seq_length: int, *, of_pairs: bool) -> None:
+def _check_step(doc_stride: int, max_seq_length: int, room: int, *, of_pairs: bool) -> None:
     """Raise UsageError for a step that would skip tokens where a text needs several windows.
 
     It does so even if all texts at hand are short: the model has to read others.
     """
-    room = max_seq_length - (4 if of_pairs else 2)
+    # One token of the first text stands beside each window of the second.
+    room -= of_pairs
     if doc_stride > room:
         beside = " beside one of the first text" if of_pairs else ""
         raise UsageError(

@@ -175,6 +175,9 @@ class Attention(ExplainedText):
     def table(self) -> Table:
         """Where each head looks, on the mean over the pieces."""
         special = [side is None for side in self.encoding.sequence_ids]
+        names = dict.fromkeys(
+            token for token, is_special in zip(self.tokens, special, strict=True) if is_special
+        )
         rows = []
         for layer in range(self.num_layers):
             for head in range(self.num_heads):
@@ -189,7 +192,7 @@ class Attention(ExplainedText):
                 rows.append([f"{layer + 1}", f"{head + 1}", *(f"{each:.2f}" for each in shares)])
         return Table(
             "where the tokens look, on average, by head" + ", causal" * self.causal,
-            ("layer", "head", "itself", "before", "next", "[CLS], [SEP]", "entropy, bits"),
+            ("layer", "head", "itself", "before", "next", ", ".join(names), "entropy, bits"),
             rows,
             frozenset(),
         )  # fmt: skip

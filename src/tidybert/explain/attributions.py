@@ -37,11 +37,10 @@ from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.heads import BertForMaskedLM
 from tidybert.reporting.drawing import Picture
 from tidybert.tasks.answer import Tagged
-from tidybert.tasks.targets import Target, log_odds
+from tidybert.tasks.targets import Explained, Target, log_odds
 from tidybert.tasks.task import Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.tokenizer import Encoding, Span
-from tidybert.tokenization.vocabulary import MASK_TOKEN, UNK_TOKEN
 
 Outputs = Callable[[Batch, Tensor | None], Tensor]
 """The logits (R, C) of the rows of tokens asked for, or (B, C) of the sequences for None."""
@@ -107,7 +106,7 @@ def find_target(
     with torch.no_grad():
         logits = outputs(batch, None)
     piece = None if at is None else pieces_at(encoding, at, "at")[0]
-    found = task.target(logits, encoding, batch.features[0], label, piece)
+    found = task.target(Explained(logits, encoding, batch.features[0], label, piece))
     return ModelTarget(**vars(found), outputs=outputs)
 
 
@@ -124,8 +123,8 @@ def find_word_target(
     masked = [place for place in places if encoding.input_ids[place] == tokenizer.mask_token_id]
     if len(masked) != 1:
         raise DataError(
-            f"there are {len(masked)} {MASK_TOKEN}: write one, in capitals, for the word whose "
-            f"prediction is to be explained, or name the characters of one with {param('at')}"
+            f"there are {len(masked)} {tokenizer.mask_token}: write one, spelled so, for the word "
+            f"whose prediction is to be explained, or name the characters of one with {param('at')}"
         )
 
     def outputs(batch: Batch, wanted: Tensor | None) -> Tensor:
@@ -137,8 +136,8 @@ def find_word_target(
         with torch.no_grad():
             best = int(outputs(batch, torch.tensor(masked))[0].argmax())
     else:
-        pieces = [word] if word in tokenizer.vocabulary else tokenizer.tokenize(word)
-        if len(pieces) != 1 or pieces == [UNK_TOKEN]:
+        pieces = tokenizer.pieces_of_word(word)
+        if len(pieces) != 1 or pieces == [tokenizer.unk_token]:
             raise UsageError(
                 f"{param('target', word)}: expected one token of the vocabulary, not "
                 f"{' '.join(pieces) or 'none'}"

@@ -26,7 +26,6 @@ from tidybert.reporting.report_page import rendered
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.terminal import ShowsFacts, printable
 from tidybert.tokenization.tokenizer import Encoding, Span
-from tidybert.tokenization.vocabulary import CONTINUATION
 
 # How a result shows itself: one line, a table in a terminal, a table in a notebook, JSON.
 
@@ -178,15 +177,15 @@ class ExplainedText(Shown):
 
 
 def words_of(encoding: Encoding, sides: Sequence[str]) -> list[Word]:
-    """The words that pieces make up: a piece that begins with ## continues the one before it."""
+    """The words that pieces make up."""
     groups: list[list[int]] = []
-    for position, (token, side) in enumerate(
-        zip(encoding.tokens, encoding.sequence_ids, strict=True)
+    for position, (continues, side) in enumerate(
+        zip(encoding.continues, encoding.sequence_ids, strict=True)
     ):
         if side is None:
             continue
         follows = bool(groups) and groups[-1][-1] == position - 1
-        if follows and token.startswith(CONTINUATION) and token != CONTINUATION:
+        if follows and continues:
             groups[-1].append(position)
         else:
             groups.append([position])
@@ -195,6 +194,8 @@ def words_of(encoding: Encoding, sides: Sequence[str]) -> list[Word]:
         side = encoding.sequence_ids[group[0]]
         assert side is not None
         start, end = encoding.offset_mapping[group[0]][0], encoding.offset_mapping[group[-1]][1]
+        # Some tokenizers make the space before a word a piece of it.
+        start = end - len(sides[side][start:end].lstrip() or sides[side][start:end])
         words.append(Word(sides[side][start:end], side, (start, end), tuple(group)))
     return words
 

@@ -60,7 +60,7 @@ from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForMaskedLM
 from tidybert.modeling.rows import pooled
 from tidybert.tokenization.tokenizer import Encoding, Span
-from tidybert.tokenization.vocabulary import MASK_TOKEN, SOS_TOKEN
+from tidybert.tokenization.vocabulary import SOS_TOKEN
 
 
 class Explainer(OfOpened):
@@ -133,7 +133,8 @@ class Explainer(OfOpened):
             return encoding
         tokens, ids = list(encoding.tokens), list(encoding.input_ids)
         for position in pieces_at(encoding, hide, "hide"):
-            tokens[position], ids[position] = MASK_TOKEN, self.tokenizer.mask_token_id
+            tokens[position] = self.tokenizer.mask_token
+            ids[position] = self.tokenizer.mask_token_id
         return replace(encoding, tokens=tokens, input_ids=ids)
 
     def embeddings(
@@ -196,9 +197,10 @@ class Explainer(OfOpened):
         mask = self.tokenizer.mask_token_id
         masked = [at for at, index in enumerate(encoding.input_ids) if index == mask]
         if not masked:
+            name = self.tokenizer.mask_token
             raise DataError(
-                f"{text!r:.60} has no {MASK_TOKEN}: write it, in capitals, in place of a word, or "
-                f"name a word's characters with {param('hide')}"
+                f"{text!r:.60} has no {name}: write it, spelled so, in place of a word, or name a "
+                f"word's characters with {param('hide')}"
             )
         table = model.bert.word_embeddings.weight
         with torch.inference_mode():
@@ -332,6 +334,7 @@ class Explainer(OfOpened):
             sequence_ids=[None, *one.sequence_ids],
             truncated=False,
             num_tokens=one.num_tokens + 1,
+            continues=[False, *one.continues],
         )
 
     def _word_table(self) -> Floats:

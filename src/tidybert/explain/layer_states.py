@@ -17,7 +17,6 @@ from tidybert.explain.explained_text import ExplainedText, Floats, Shown, Table,
 from tidybert.reporting.drawing import Picture
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.tokenizer import Span
-from tidybert.tokenization.vocabulary import UNK_TOKEN
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -337,8 +336,8 @@ def nearest_pieces(table: Floats, tokenizer: BertTokenizer, word: str, top_k: in
     """The ``top_k`` pieces nearest to a word, from the word embeddings (V, H)."""
     if top_k < 1:
         raise UsageError(f"{param('top_k')} is {top_k}: expected at least 1")
-    pieces = [word] if word in tokenizer.vocabulary else tokenizer.tokenize(word)
-    if not pieces or UNK_TOKEN in pieces:
+    pieces = tokenizer.pieces_of_word(word)
+    if not pieces or tokenizer.unk_token in pieces:
         raise DataError(f"the vocabulary does not know {word!r}")
     ids = tokenizer.convert_tokens_to_ids(pieces)
     candidates = np.array(

@@ -309,7 +309,7 @@ def _write_beside(directory: Path, whole: WholeModel, architecture: str) -> None
     config, form, metadata = whole.config.with_pooling("cls"), whole.form, whole.metadata
     described = replace(whole, config=config, architecture=architecture)
     atomic_write_json(directory / CONFIG_FILE, described.description())
-    longest = config.max_position_embeddings
+    longest = whole.longest or config.max_position_embeddings
     if metadata is not None:
         longest = metadata.max_seq_length
     elif form is not None and form.max_seq_length is not None:

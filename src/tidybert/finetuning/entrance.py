@@ -80,7 +80,12 @@ def noted_training(history: History, *, verbose: int, rows: str = "position") ->
     def say(line: str) -> None:
         tell(line, rows)
 
-    with progress_bar("fit", wanted=verbose > 0) as show:
+    with progress_bar("fit", wanted=verbose > 0) as pace:
+
+        def show(done: StepReport, text: str) -> None:
+            if pace is not None:
+                of = f"{done.step:,} of {done.num_steps:,}"
+                pace(done.step, done.num_steps, lambda _, rate: f"{of}, {text}, {rate:.1f}/s")
 
         def step(done: StepReport) -> None:
             history.append(
@@ -91,16 +96,14 @@ def noted_training(history: History, *, verbose: int, rows: str = "position") ->
                     "learning_rate": done.learning_rate,
                 }
             )
-            if show is not None:
-                text = f"loss {done.loss:.4f}, rate {done.learning_rate:.1e}"
-                show(done.step, done.num_steps, text)
-            elif verbose and (done.step % _STEPS_PER_LINE == 0 or done.step == done.num_steps):
+            show(done, f"loss {done.loss:.4f}, rate {done.learning_rate:.1e}")
+            is_told = done.step % _STEPS_PER_LINE == 0 or done.step == done.num_steps
+            if verbose and is_told and pace is None:
                 speed = f"{done.num_examples / done.seconds:.0f} examples/s"
                 say(f"step {done.step} of {done.num_steps}: loss {done.loss:.4f}, {speed}")
 
         def first_step(done: StepReport) -> None:
-            if show is not None:
-                show(done.step, done.num_steps, f"contrastive training, loss {done.loss:.4f}")
+            show(done, f"contrastive training, loss {done.loss:.4f}")
 
         def metrics(step: int, found: dict[str, Any]) -> None:
             scores = {name: each for name, each in found.items() if isinstance(each, float)}

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from tidybert.catalog import is_size
 from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_form import IDENTITY
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
@@ -349,6 +350,13 @@ def _labels_of_head(
         # A head without a name cannot be trained further; the encoder's files are checked later.
         return None
     if (found.name if isinstance(found, Task) else found.task) != task.name:
+        return None
+    settings = found.settings() if isinstance(found, Task) else found.settings
+    if settings.get("activation", IDENTITY) != IDENTITY:
+        reporter.tell(
+            f"{origin}: its scores pass through {settings['activation']}, so a new head is "
+            "initialised"
+        )
         return None
     names, needed = found.label_names or (), task.label_names or ()
     if len(names) != len(needed) or set(names) != set(needed):

@@ -13,16 +13,18 @@ class FinetuneOptions(TypedDict, total=False):
     'Column of the class or score. If not set: guessed from common names. multi_label takes several columns of 0 and 1, such as toxic,insult.'
     label_separator: str | None
     "With multi_label, the characters between a text's labels, such as semicolon. If not set: comma. JSON and Parquet may contain lists."
-    format: Literal['csv', 'tsv', 'jsonl', 'json', 'parquet', 'text', 'label-text', 'swag', 'codah', 'conll'] | None
-    'csv, tsv, jsonl, json, parquet, text (one a line), label-text (label, space, text), swag, codah or conll. If not set: by suffix or content.'
+    format: Literal['csv', 'tsv', 'sheet', 'jsonl', 'json', 'parquet', 'arrow', 'folder', 'text', 'label-text', 'swag', 'codah', 'conll', 'brat'] | None
+    'csv, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (one a line), label-text (label, space, text), swag, codah or conll. If not set: by suffix or content.'
+    sheet: str | None
+    'Sheet of a spreadsheet. If not set: the first that is not hidden.'
     header: bool | None
     'Read column names from the first row of csv or tsv, or not. If not set: tidybert looks for the columns there.'
     delimiter: str | None
-    'Character between cells, or tab, comma, semicolon or pipe. If not set: comma in csv, tab in tsv.'
+    'Character between cells, or tab, comma, semicolon or pipe. If not set: comma in csv, tab in tsv, or what every row shows.'
     quoting: bool | None
     'Read "..." as one cell that may contain delimiters and line ends, or as plain text. If not set: plain text only between tabs.'
     encoding: str | None
-    'Encoding of the file. If not set: utf-8, with or without a byte-order mark.'
+    'Encoding of the file. If not set: utf-8, or what the file shows: utf-16 by its byte-order mark, cp1252 by its letters.'
     skip_rows: int
     'Pass over the first N lines of csv or tsv, such as a title.'
     loss: Literal['infonce', 'cosent', 'supcon'] | None
@@ -147,16 +149,18 @@ class EvaluateOptions(TypedDict, total=False):
     'Column of the class or score. If not set: guessed from common names. multi_label takes several columns of 0 and 1, such as toxic,insult.'
     label_separator: str | None
     "With multi_label, the characters between a text's labels, such as semicolon. If not set: comma. JSON and Parquet may contain lists."
-    format: Literal['csv', 'tsv', 'jsonl', 'json', 'parquet', 'text', 'label-text', 'swag', 'codah', 'conll'] | None
-    'csv, tsv, jsonl, json, parquet, text (one a line), label-text (label, space, text), swag, codah or conll. If not set: by suffix or content.'
+    format: Literal['csv', 'tsv', 'sheet', 'jsonl', 'json', 'parquet', 'arrow', 'folder', 'text', 'label-text', 'swag', 'codah', 'conll', 'brat'] | None
+    'csv, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (one a line), label-text (label, space, text), swag, codah or conll. If not set: by suffix or content.'
+    sheet: str | None
+    'Sheet of a spreadsheet. If not set: the first that is not hidden.'
     header: bool | None
     'Read column names from the first row of csv or tsv, or not. If not set: tidybert looks for the columns there.'
     delimiter: str | None
-    'Character between cells, or tab, comma, semicolon or pipe. If not set: comma in csv, tab in tsv.'
+    'Character between cells, or tab, comma, semicolon or pipe. If not set: comma in csv, tab in tsv, or what every row shows.'
     quoting: bool | None
     'Read "..." as one cell that may contain delimiters and line ends, or as plain text. If not set: plain text only between tabs.'
     encoding: str | None
-    'Encoding of the file. If not set: utf-8, with or without a byte-order mark.'
+    'Encoding of the file. If not set: utf-8, or what the file shows: utf-16 by its byte-order mark, cp1252 by its letters.'
     skip_rows: int
     'Pass over the first N lines of csv or tsv, such as a title.'
     skip_bad_rows: bool

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ from tidybert.errors import UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder, vectors_of_each
 from tidybert.inference.forward import LARGEST_CHUNK, in_chunks
-from tidybert.inference.predictor import Predictor
+from tidybert.inference.passages import PLACE
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import plain_json
 from tidybert.storage.own_files import GrowingFile
@@ -77,12 +78,18 @@ def top_lines(top_k: int) -> AnswerForm:
     return AnswerForm(f"lines, top {top_k}", entry)
 
 
+Chunks = Iterator[tuple[list[Any], list[dict[str, Any]]]]
+"""Examples in lists, each with their answers."""
+
+
 def write_answers(
-    predictor: Predictor,
+    opened: Any,
     examples: Iterable[Any],
     target: Path,
     form: AnswerForm = LINES,
     *,
+    chunks: Callable[..., Chunks] | None = None,
+    settings: Mapping[str, Any] = MappingProxyType({}),
     resume: bool = False,
     reporter: Reporter = SILENT,
 ) -> Written:
@@ -91,24 +98,30 @@ def write_answers(
     Calls ``advance`` with the number of examples done.  With ``resume``, goes on where a stopped
     run with the same examples and settings left off, and ends with the same bytes.  Raises as
     ``grow_file``.
+
+    Args:
+        chunks: as ``Predictor.predict_chunks``, which None takes; ``settings``: its options.
     """
     settings = {
-        "model": predictor.fingerprint,
-        "max_seq_length": predictor.max_seq_length,
-        "device": predictor.device.type,
-        "precision": predictor.precision,
+        "model": opened.fingerprint,
+        "max_seq_length": opened.max_seq_length,
+        "device": opened.device.type,
+        "precision": opened.precision,
         "form": form.name,
+        **settings,
     }
+    answered = chunks or opened.predict_chunks
 
     def pieces(left: Iterator[Any], num_done: int) -> Iterator[Piece[Any]]:
         before = form.between if num_done else ""
         done = num_done
         # The chunks of an uninterrupted run: 1, 2, 4, …, LARGEST_CHUNK, LARGEST_CHUNK, …
         first = min(num_done + 1, LARGEST_CHUNK)
-        for chunk, answers in predictor.predict_chunks(left, first=first):
+        for chunk, answers in answered(left, first=first):
             text = form.piece(chunk, answers, done)
             done += len(chunk)
-            yield f"{before}{text}".encode(), chunk, sum(each["truncated"] for each in answers)
+            cut = sum(each.get("truncated", False) for each in answers)
+            yield f"{before}{text}".encode(), chunk, cut
             before = form.between
 
     return grow_file(target, settings, examples, pieces, form, resume=resume, reporter=reporter)
@@ -138,14 +151,23 @@ class Chunk:
             return iter(self.vectors)
         return vectors_of_each(self.vectors, self.encodings)
 
+    def places(self, number: int) -> dict[str, Any]:
+        """Where a passage is in its document."""
+        columns = self.examples[number].columns or {}
+        return {name: columns[name] for name in PLACE}
+
 
 @dataclass(frozen=True)
 class Layout:
-    """What a file holds: vectors of d values, one a text or one a token, of a dtype."""
+    """What a file holds: vectors of d values, one a text or one a token, of a dtype.
+
+    ``passages``: the window and the stride of the passages that the texts are, if they are.
+    """
 
     dimension: int
     per_token: bool
     dtype: str
+    passages: tuple[int, int] | None = None
 
 
 class VectorFormat(Form, ABC):
@@ -166,10 +188,13 @@ class NpyVectors(VectorFormat):
     """One array (n, d), which ``numpy.load(…, mmap_mode="r")`` opens without reading it."""
 
     def __init__(self, layout: Layout) -> None:
-        if layout.per_token:
+        if layout.per_token or layout.passages:
+            what = f"{param('pooling', 'token')} gives a vector for each token"
+            if layout.passages:
+                what = f"{param('passages')} gives a place in the text with each vector"
             raise UsageError(
-                f"{param('pooling', 'token')} gives a vector for each token, which .npy cannot "
-                f"hold: name an {param('out')} that ends in .parquet or .jsonl"
+                f"{what}, which .npy cannot hold: name an {param('out')} that ends in .parquet or "
+                ".jsonl"
             )
         super().__init__(layout)
 
@@ -214,6 +239,8 @@ class JsonLines(VectorFormat):
                 "num_tokens": chunk.num_tokens[number],
                 "truncated": chunk.truncated[number],
             }
+            if self.layout.passages:
+                fields |= chunk.places(number)
             if chunk.encodings is not None:
                 fields |= _token_fields(chunk.encodings[number])
                 name, text = "vectors", f"[{', '.join(map(_numbers, vector))}]"
@@ -237,6 +264,8 @@ class ParquetVectors(VectorFormat):
         super().__init__(layout)
         vector = pa.list_(pa.from_numpy_dtype(np.dtype(layout.dtype)), layout.dimension)
         fields = [("row", pa.int64()), ("num_tokens", pa.int32()), ("truncated", pa.bool_())]
+        if layout.passages:
+            fields += [(name, pa.int64()) for name in PLACE]
         if layout.per_token:
             fields += [
                 ("tokens", pa.list_(pa.string())),
@@ -255,6 +284,9 @@ class ParquetVectors(VectorFormat):
         import pyarrow as pa
 
         columns = [[one.row for one in chunk.examples], chunk.num_tokens, chunk.truncated]
+        if self.layout.passages:
+            places = [chunk.places(number) for number in range(len(chunk.examples))]
+            columns += [[each[name] for each in places] for name in PLACE]
         vectors = pa.FixedSizeListArray.from_arrays(
             pa.array(chunk.vectors.reshape(-1)), self.layout.dimension
         )
@@ -353,6 +385,7 @@ def write_vectors(
         "device": embedder.device.type,
         "precision": embedder.precision,
         "chunk_size": size,
+        **({"passages": layout.passages} if layout.passages else {}),
     }
 
     def pieces(left: Iterator[TextExample], _num_done: int) -> Iterator[Piece[TextExample]]:

@@ -310,7 +310,7 @@ def in_chunks(
     examples: Iterable[T], *, first: int = 1, largest: int = LARGEST_CHUNK
 ) -> Iterator[list[T]]:
     """A stream in lists of ``first``, twice as many, and so on; fewer of Arrivals that wait."""
-    left, size = iter(examples), first
+    left, size = iter(examples), min(first, largest)
     while chunk := left.take(size) if isinstance(left, Arrivals) else list(islice(left, size)):
         yield chunk
         size = min(2 * size, largest)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -16,11 +15,12 @@ from tidybert.data.features import Features, sequence
 from tidybert.errors import DataError, UsageError, WeightsError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import answering_in, run_batches
-from tidybert.inference.loading import OfPretraining, OpenedModel, check_texts, single_texts
-from tidybert.inference.options import AnswerPrecision
+from tidybert.inference.loading import OfPretraining, check_texts, single_texts
+from tidybert.inference.options import OpeningOptions
 from tidybert.modeling.architectures import CausalModel, KeyValueCache
 from tidybert.modeling.heads import BertForMaskedLM, CausalLM
 from tidybert.modeling.kernels.transfer import to_device as copied_to
+from tidybert.options import documented
 from tidybert.tokenization.vocabulary import EOS_TOKEN
 from tidybert.tokenization.wordpiece import join_pieces
 
@@ -38,38 +38,23 @@ _ROWS: Final = 256
 Ids = npt.NDArray[np.int32]
 
 
+@documented(OpeningOptions)
 class TextScorer(OfPretraining):
     """A language model, or a BERT with its masked-LM head, that says how likely texts are.
 
+    ``is_causal`` says which of the two it is.  Raises what ``load`` raises, WeightsError for a BERT
+    without the head, and UsageError.
+
     Args:
         model: a RUN of train-lm, or a MODEL with a masked-LM head.
-        device: auto, cpu, cuda or cuda:N.
-        precision: as for MaskFiller.
-        allow_pickle: read weights from a pickle if there is no safetensors file.
-
-    ``is_causal`` says which of the two it is.  Raises what ``load`` raises, and WeightsError for a
-    BERT without the head.
     """
 
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        device: str = "auto",
-        precision: str = "auto",
-        allow_pickle: bool = False,
-    ) -> None:
-        opened = OpenedModel.of(
-            model, device=device, precision=precision, allow_pickle=allow_pickle
-        )
-        self.is_causal = opened.is_causal
-        build: Any = CausalLM if self.is_causal else BertForMaskedLM
-        self.model = opened.with_head(build)
-        self._take(opened)
-        #: The key of an answer's figure.
-        self.measure = "perplexity" if self.is_causal else "pseudo_perplexity"
-        if self.is_causal:
-            self.start_id, self.end_id = self.tokenizer.vocabulary.text_bounds
+    _heads = (BertForMaskedLM, CausalLM)
+
+    @property
+    def measure(self) -> str:
+        """The key of an answer's figure."""
+        return "perplexity" if self.is_causal else "pseudo_perplexity"
 
     def score(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """One answer a text, in order: {"text", "tokens", "perplexity", "num_tokens"}.
@@ -86,8 +71,15 @@ class TextScorer(OfPretraining):
 
     def score_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
         """The same answers for examples, in constant memory; DataError for a pair of texts."""
-        for texts, names in single_texts(examples, _CHUNK):
-            yield from self._score(texts, names)
+        for _, answers in self.score_chunks(examples):
+            yield from answers
+
+    def score_chunks(
+        self, examples: Iterable[TextExample], *, first: int = 1
+    ) -> Iterator[tuple[list[TextExample], list[dict[str, Any]]]]:
+        """The same answers in lists, with their examples: ``first``, twice as many, and so on."""
+        for chunk, names in single_texts(examples, first, _CHUNK):
+            yield chunk, self._score([one.text for one in chunk], names)
 
     def _score(self, texts: Sequence[str], names: Sequence[str]) -> list[dict[str, Any]]:
         found = self.tokenizer.encode_batch(texts, add_special_tokens=False)
@@ -242,24 +234,17 @@ class Sampling:
         return int(order[min(int(place), len(kept) - 1)])
 
 
+@documented(OpeningOptions)
 class TextGenerator(OfPretraining):
     """A language model of ``tidybert train-lm`` that goes on with a text.
 
+    Raises what ``load`` raises, ConfigError for a BERT, and UsageError.
+
     Args:
         model: a RUN of train-lm.
-        device: auto, cpu, cuda or cuda:N.
-        precision: as for MaskFiller.
-
-    Raises what ``load`` raises, and ConfigError for a BERT.
     """
 
-    def __init__(
-        self, model: str | Path, *, device: str = "auto", precision: AnswerPrecision = "auto"
-    ) -> None:
-        opened = OpenedModel.of(model, device=device, precision=precision)
-        self.model = opened.with_head(CausalLM)
-        self._take(opened)
-        self.start_id, self.end_id = self.tokenizer.vocabulary.text_bounds
+    _heads = (CausalLM, CausalLM)
 
     def generate(
         self,
@@ -370,8 +355,8 @@ class TextGenerator(OfPretraining):
         assert isinstance(encoder, CausalModel)
         with answering_in(self.precision, self.device):
             hidden = encoder.extend(torch.tensor(ids, device=self.device), cache)
-            logits = self.model.logits(hidden[-1:]).float()[0, : self.tokenizer.vocab_size]
-        found = logits.cpu().numpy().astype(np.float64)
+            logits: Tensor = self.model.logits(hidden[-1:])[0, : self.tokenizer.vocab_size]
+        found = logits.float().cpu().numpy().astype(np.float64)
         if not np.isfinite(found).all():
             raise WeightsError(
                 "the model's outputs are not finite: its weights are too large, or not finite "

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, ClassVar, Final, Self, Unpack
 
 import torch
 from torch import nn
@@ -30,6 +30,8 @@ from tidybert.errors import (
 )
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import choose_precision, in_chunks
+from tidybert.inference.keywords import OpeningKeywords
+from tidybert.inference.options import OpeningOptions
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import (
@@ -39,7 +41,7 @@ from tidybert.modeling.heads import (
     CausalLM,
 )
 from tidybert.modeling.kernels.answer_layers import plan_answers, use_int8
-from tidybert.options import check_type
+from tidybert.options import check_type, spelled_out, values_of
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.registry import foreign_metadata, task_for
@@ -251,14 +253,29 @@ class OfOpened(ShowsFacts):
 class OfPretraining(OfOpened):
     """The same with a head of pre-training."""
 
-    def _take(self, opened: OpenedModel, max_seq_length: int | None = None) -> None:
-        self._opened = opened
-        self.tokenizer, self.device, self.precision = (
-            opened.tokenizer,
-            opened.device,
-            opened.precision,
-        )
+    _heads: ClassVar[tuple[type[nn.Module], type[nn.Module]]]
+    """The network of a BERT, and that of a language model."""
+
+    @spelled_out(OpeningOptions)
+    def __init__(self, model: str | Path, **options: Unpack[OpeningKeywords]) -> None:
+        self._open(model, OpeningOptions(**options))
+
+    def _open(
+        self, model: str | Path, given: OpeningOptions, max_seq_length: int | None = None
+    ) -> None:
+        opened = OpenedModel.of(model, **values_of(given, OpeningOptions))
+        self._opened, self.is_causal = opened, opened.is_causal
+        self.model: Any = opened.with_head(self._heads[self.is_causal])
+        if self.is_causal:
+            self.start_id, self.end_id = opened.tokenizer.vocabulary.text_bounds
+        self.tokenizer = opened.tokenizer
+        self.device, self.precision = opened.device, opened.precision
         self.max_seq_length = fitting_length(opened.config, max_seq_length)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the weights and the tokenizer."""
+        return model_fingerprint(self.model, self.tokenizer)
 
     def facts(self) -> dict[str, object]:
         config, metadata = self._opened.config, self._opened.directory.metadata
@@ -382,17 +399,17 @@ def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -
 
 
 def single_texts(
-    examples: Iterable[TextExample], largest: int
-) -> Iterator[tuple[list[str], list[str]]]:
-    """The texts of a stream in chunks, each with its line; DataError for a pair of texts."""
-    for chunk in in_chunks(examples, largest=largest):
+    examples: Iterable[TextExample], first: int, largest: int
+) -> Iterator[tuple[list[TextExample], list[str]]]:
+    """Single texts in chunks, with their lines; DataError for a pair of texts."""
+    for chunk in in_chunks(examples, first=first, largest=largest):
         for one in chunk:
             if one.text_pair is not None:
                 raise DataError(
                     f"{LINE} {one.row}: a pair of texts, and this reads single texts: name their "
                     f"column with {param('text')}"
                 )
-        yield [one.text for one in chunk], [f"{LINE} {one.row}" for one in chunk]
+        yield chunk, [f"{LINE} {one.row}" for one in chunk]
 
 
 def fitting_length(config: BertConfig, max_seq_length: int | None) -> int:

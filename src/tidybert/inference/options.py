@@ -42,6 +42,29 @@ class PredictorOptions(TrainedLengthOption, OpeningOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LongestLengthOption(Options):
+    max_seq_length: int | None = option(None)
+    """Most tokens of a text; a longer one is cut. If not set: as many as the model allows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions(LongestLengthOption, OpeningOptions):
+    """How a model of pairs of sentences is opened."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedClassesOptions(Options):
+    """Classes that are known by their names."""
+
+    labels: Any = option(None)
+    """``--labels NAME,NAME``: Classify by the names of these classes, without training; RUN is then
+    any MODEL."""
+    descriptions: Any = option(None)
+    """``--descriptions FILE``: For --labels, a file of labels and texts that say what each means;
+    without --labels its labels are the classes."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SentenceOptions(Options):
     """What a directory says of its vectors, unless an option does."""
 
@@ -51,6 +74,16 @@ class SentenceOptions(Options):
     max_seq_length: int | None = option(None)
     """Most tokens of a text; a longer one is cut. If not set: as MODEL's sentence_bert_config.json
     says, else as many as the model allows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassageOptions(Options):
+    passages: int | None = option(None, at_least=1)
+    """``--passages N``: Cut each text at ends of sentences into passages of at most N tokens, with
+    a vector each."""
+    passage_stride: int | None = option(None, at_least=1, needs="passages")
+    """``--passage-stride N``: Begin the next passage at most N tokens after the last one. If not
+    set: as --passages, so they do not overlap."""
 
 
 @dataclass(frozen=True, kw_only=True)

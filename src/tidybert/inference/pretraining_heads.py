@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -18,44 +18,30 @@ from tidybert.inference.forward import (
     in_chunks,
     run_batches,
 )
-from tidybert.inference.loading import OfPretraining, OpenedModel, check_texts, single_texts
-from tidybert.inference.options import AnswerPrecision
+from tidybert.inference.keywords import PairKeywords
+from tidybert.inference.loading import OfPretraining, check_texts, single_texts
+from tidybert.inference.options import OpeningOptions, PairOptions
 from tidybert.modeling.heads import BertForMaskedLM, BertForNextSentencePrediction
 from tidybert.modeling.kernels.transfer import to_device as copied_to
-from tidybert.tokenization.tokenizer import Encoding, Span
-from tidybert.tokenization.vocabulary import CONTINUATION, MASK_TOKEN, UNK_TOKEN
+from tidybert.options import documented, spelled_out
+from tidybert.tokenization.tokenizer import BertTokenizer, Encoding, Span
 
 TOP_K: Final = 5
 # Texts in memory at once: each [MASK] has a probability for every word of the vocabulary.
 _CHUNK: Final = 64
 
 
+@documented(OpeningOptions)
 class MaskFiller(OfPretraining):
     """A pre-trained model that fills in the [MASK]s of texts.
 
+    Raises what ``load`` raises, WeightsError if the weights lack the head, and UsageError.
+
     Args:
         model: a MODEL with a masked-LM head.
-        device: auto, cpu, cuda or cuda:N.
-        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
-            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
-        allow_pickle: read weights from a pickle if there is no safetensors file.
-
-    Raises what ``load`` raises, and WeightsError if the weights lack the head.
     """
 
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        device: str = "auto",
-        precision: AnswerPrecision = "auto",
-        allow_pickle: bool = False,
-    ) -> None:
-        opened = OpenedModel.of(
-            model, device=device, precision=precision, allow_pickle=allow_pickle
-        )
-        self.model = opened.with_head(BertForMaskedLM)
-        self._take(opened)
+    _heads = (BertForMaskedLM, BertForMaskedLM)
 
     def fill(
         self, texts: Sequence[str], *, top_k: int | None = None, among: Sequence[str] | None = None
@@ -67,7 +53,7 @@ class MaskFiller(OfPretraining):
         {"word", "probability", "text"} for each word, where only this [MASK] is filled.
 
         Args:
-            texts: each with at least one [MASK], in capitals.
+            texts: each with at least one [MASK], as the tokenizer spells it.
             top_k: how many words; None for 5, or for all of ``among``.
             among: choose only from these words.  Probabilities are still those among all words.
 
@@ -92,10 +78,22 @@ class MaskFiller(OfPretraining):
 
         Raises as ``fill``, with the line of the example, and DataError for a pair of texts.
         """
+        for _, answers in self.fill_chunks(examples, top_k=top_k, among=among):
+            yield from answers
+
+    def fill_chunks(
+        self,
+        examples: Iterable[TextExample],
+        *,
+        first: int = 1,
+        top_k: int | None = None,
+        among: Sequence[str] | None = None,
+    ) -> Iterator[tuple[list[TextExample], list[dict[str, Any]]]]:
+        """The same answers in lists, with their examples: ``first``, twice as many, and so on."""
         ids, top_k = self.words(top_k, among)
-        for texts, names in single_texts(examples, _CHUNK):
-            encodings = list(map(self.encoded, texts, names))
-            yield from self._fill(texts, encodings, ids, top_k)
+        for chunk, names in single_texts(examples, first, _CHUNK):
+            texts = [one.text for one in chunk]
+            yield chunk, self._fill(texts, list(map(self.encoded, texts, names)), ids, top_k)
 
     def words(self, top_k: int | None, among: Sequence[str] | None) -> tuple[list[int] | None, int]:
         """The ids to choose from, None for all, and how many to show.
@@ -139,14 +137,14 @@ class MaskFiller(OfPretraining):
             raise DataError(f"among is {words!r}: expected a list of words")
         found: dict[int, str] = {}
         for word in words:
-            known = word in self.tokenizer.vocabulary
-            pieces = [word] if known else self.tokenizer.tokenize(word)
-            if pieces == [UNK_TOKEN]:
+            pieces = self.tokenizer.pieces_of_word(word)
+            if pieces == [self.tokenizer.unk_token]:
                 raise UsageError(f"{param('among')}: the vocabulary has no word {word!r}")
             if len(pieces) != 1:
                 raise UsageError(
                     f"{param('among')}: {word!r} is {len(pieces)} tokens of the "
-                    f"vocabulary{': ' * bool(pieces)}{' '.join(pieces)}; a [MASK] hides one"
+                    f"vocabulary{': ' * bool(pieces)}{' '.join(pieces)}; a "
+                    f"{self.tokenizer.mask_token} hides one"
                 )
             (index,) = self.tokenizer.convert_tokens_to_ids(pieces)
             if index in found:
@@ -157,16 +155,16 @@ class MaskFiller(OfPretraining):
     def encoded(self, text: str, where: str) -> Encoding:
         """The tokens of a text; raises DataError as ``fill``, and ``where`` begins its message."""
         encoding = self.tokenizer.encode(text, special_tokens_in_text=True)
+        mask = self.tokenizer.mask_token
         if self.tokenizer.mask_token_id not in encoding.input_ids:
             raise DataError(
-                f"{where}, {text!r:.60}, has no {MASK_TOKEN}: write it, in capitals, in "
-                "place of a word"
+                f"{where}, {text!r:.60}, has no {mask}: write it, spelled so, in place of a word"
             )
         if len(encoding) > self.max_seq_length:
             raise DataError(
                 f"{where}, {text!r:.60}, has {len(encoding)} tokens, and the model has "
                 f"positions for {self.max_seq_length}: shorten it (cutting it here could lose a "
-                f"{MASK_TOKEN})"
+                f"{mask})"
             )
         return encoding
 
@@ -203,57 +201,50 @@ class MaskFiller(OfPretraining):
             best = np.argsort(-each, kind="stable")[:top_k]
             words = self.tokenizer.convert_ids_to_tokens(known[best].tolist())
             found = [
-                {"word": word, "probability": float(each[at]), "text": _with(text, span, word)}
+                {
+                    "word": word,
+                    "probability": float(each[at]),
+                    "text": _with(self.tokenizer, text, span, word),
+                }
                 for word, at in zip(words, best, strict=True)
             ]
             masks.append({"start": span[0], "end": span[1], "words": found})
         filled = text
         # From the end, so that earlier places stay valid.
         for span, mask in zip(reversed(spans), reversed(masks), strict=True):
-            filled = _with(filled, span, mask["words"][0]["word"])
+            filled = _with(self.tokenizer, filled, span, mask["words"][0]["word"])
         return {"text": text, "filled": filled, "masks": masks}
 
 
-def _with(text: str, span: Span, word: str) -> str:
+def _with(tokenizer: BertTokenizer, text: str, span: Span, word: str) -> str:
     """The text with a word in place of a [MASK]; a ## piece joins the word before it."""
     before, after = text[: span[0]], text[span[1] :]
-    if word.startswith(CONTINUATION) and word != CONTINUATION:
-        return before.rstrip() + word.removeprefix(CONTINUATION) + after
-    return before + word + after
+    if tokenizer.continues(word):
+        before = before.rstrip()
+    return before + tokenizer.spelled(word) + after
 
 
 # Next sentence prediction: does B follow A in a text? (paper 3.1, task 2)
 
 
+@documented(PairOptions)
 class NextSentencePredictor(OfPretraining):
     """A pre-trained model that says whether a sentence follows another.
+
+    Raises what ``load`` raises, WeightsError if the weights lack the head, and UsageError.
 
     Args:
         model: a MODEL with a next-sentence head.
         max_seq_length: longest pair in tokens, the longer text is cut first; None: all the model's
             positions.
-        device: auto, cpu, cuda or cuda:N.
-        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
-            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
-        allow_pickle: read weights from a pickle if there is no safetensors file.
-
-    Raises what ``load`` raises, WeightsError if the weights lack the head, and UsageError.
     """
 
-    def __init__(
-        self,
-        model: str | Path,
-        *,
-        max_seq_length: int | None = None,
-        device: str = "auto",
-        precision: AnswerPrecision = "auto",
-        allow_pickle: bool = False,
-    ) -> None:
-        opened = OpenedModel.of(
-            model, device=device, precision=precision, allow_pickle=allow_pickle
-        )
-        self.model = opened.with_head(BertForNextSentencePrediction)
-        self._take(opened, max_seq_length)
+    _heads = (BertForNextSentencePrediction, BertForNextSentencePrediction)
+
+    @spelled_out(PairOptions)
+    def __init__(self, model: str | Path, **options: Unpack[PairKeywords]) -> None:
+        given = PairOptions(**options)
+        self._open(model, given, given.max_seq_length)
 
     def predict(self, texts: Sequence[str], next_texts: Sequence[str]) -> list[dict[str, Any]]:
         """One answer a pair, in order: {"follows", "num_tokens", "truncated"}.
@@ -280,11 +271,18 @@ class NextSentencePredictor(OfPretraining):
 
     def predict_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
         """Answers for pairs, in order and in constant memory; DataError for a single text."""
-        for chunk in in_chunks(examples):
+        for _, answers in self.predict_chunks(examples):
+            yield from answers
+
+    def predict_chunks(
+        self, examples: Iterable[TextExample], *, first: int = 1
+    ) -> Iterator[tuple[list[TextExample], list[dict[str, Any]]]]:
+        """The same answers in lists, with their examples: ``first``, twice as many, and so on."""
+        for chunk in in_chunks(examples, first=first):
             pairs = [one.text_pair for one in chunk if one.text_pair is not None]
             if len(pairs) < len(chunk):
                 raise DataError(
                     "the file has single texts, not pairs: name the column of the second sentence "
                     f"with {param('text_pair')}"
                 )
-            yield from self.predict([one.text for one in chunk], pairs)
+            yield chunk, self.predict([one.text for one in chunk], pairs)

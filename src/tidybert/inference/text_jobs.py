@@ -6,9 +6,10 @@ wherever it was done.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from tidybert.inference.answer_files import (
     LINES,
     OFFICIAL,
     AnswerForm,
+    Chunks,
     Layout,
     format_of,
     top_lines,
@@ -27,12 +29,14 @@ from tidybert.inference.answer_files import (
 )
 from tidybert.inference.answer_sheets import TABLES, TableForm, table_form
 from tidybert.inference.embedding import Embedder
+from tidybert.inference.language_model import TextScorer
+from tidybert.inference.passages import text_passages
 from tidybert.inference.predictor import Predictor
+from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
+from tidybert.inference.zero_shot import NamePredictor
 from tidybert.storage.part_file import Written, new_file
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.answer import Answered, LabelledAnswer
-
-Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,31 +119,81 @@ class TextJob(FileJob):
         return self.write(opened, texts, target, resume=True, reporter=reporter)
 
 
+class AnswerJob(TextJob):
+    """Answers as JSON lines."""
+
+    suffix: ClassVar = ".jsonl"
+
+    @property
+    def form(self) -> AnswerForm:
+        """How answers are shown."""
+        return LINES
+
+    def form_of(self, opened: Any) -> AnswerForm:
+        """How answers are written into a file."""
+        return self.form
+
+    def asked(self) -> dict[str, Any]:
+        """What an answer depends on beside the model and the form."""
+        return {}
+
+    @abstractmethod
+    def chunks(self, opened: Any, texts: Iterable[Any], *, first: int = 1) -> Chunks:
+        """The answers in lists, with their examples, as ``Predictor.predict_chunks``."""
+
+    def stream(self, opened: Any, texts: Iterable[Any]) -> Iterator[dict[str, Any]]:
+        """The answers, in order."""
+        for _, answers in self.chunks(opened, texts):
+            yield from answers
+
+    def write(
+        self, opened: Any, texts: Iterable[Any], target: Path, resume: bool, reporter: Reporter
+    ) -> Written:
+        return write_answers(
+            opened,
+            texts,
+            target,
+            self.form_of(opened),
+            chunks=partial(self.chunks, opened),
+            settings=self.asked(),
+            resume=resume,
+            reporter=reporter,
+        )
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), **self.asked()}
+
+
 @dataclass(frozen=True, kw_only=True)
-class PredictJob(TextJob):
-    """Answers as JSON lines, or into a table.
+class PredictJob(AnswerJob):
+    """A RUN's answers, as JSON lines or into a table.
 
     top_k: keeps the scores of the likeliest classes alone.  official: one JSON object of ids and
-    answers, for SQuAD's script.  out: a file whose suffix may be that of a table.
+    answers, for SQuAD's script.  out: a file whose suffix may be that of a table.  labels,
+    descriptions: classes that are known by their names, as ``NamePredictor`` takes them.
     """
 
+    labels: Sequence[str] | None = None
+    descriptions: Mapping[str, str] | None = None
     top_k: int | None = None
     official: bool = False
     out: Path | None = None
     _report: list[ReadReport] = field(default_factory=list, init=False, compare=False, repr=False)
     name: ClassVar = "predict"
-    suffix: ClassVar = ".jsonl"
 
     @property
     def form(self) -> AnswerForm:
-        """How answers are written."""
         if self.official:
             return OFFICIAL
         return LINES if self.top_k is None else top_lines(self.top_k)
 
-    def load(self) -> Predictor:
+    def load(self) -> Predictor[Any]:
         """Raises UsageError too for a form of answers that the task does not have."""
-        opened: Predictor = Predictor(self.model, **self.options)
+        opened: Predictor[Any]
+        if self.labels is None and self.descriptions is None:
+            opened = Predictor(self.model, **self.options)
+        else:
+            opened = NamePredictor(self.model, self.labels, self.descriptions, **self.options)
         task = opened.task
         if self.official and self.out is not None and self.out.suffix.lower() in TABLES:
             raise UsageError(f"{param('official_format')} writes JSON, and no {self.out.suffix}")
@@ -166,40 +220,92 @@ class PredictJob(TextJob):
     def examples(self, opened: Predictor, source: str | Path, report: ReadReport) -> Iterator[Any]:
         self._report[:] = [report]
         # A table has the columns of the input.
-        keep = "all" if self.table(opened) is not None else False
-        reader = opened.task.read.with_details(keep_columns=keep)
-        found: Iterator[Any] = reader(
-            source,
-            self.read,
-            need_label=False,
-            skip_bad_rows=self.skip_bad_rows,
-            report=report,
-            like=opened.reading,
-        )
-        return found
+        keep = "all" if isinstance(self.form_of(opened), TableForm) else False
 
-    def write(
-        self,
-        opened: Predictor,
-        texts: Iterable[Any],
-        target: Path,
-        resume: bool,
-        reporter: Reporter,
-    ) -> Written:
-        form = self.table(opened) or self.form
-        return write_answers(opened, texts, target, form, resume=resume, reporter=reporter)
+        def read(report: ReadReport) -> Iterator[Any]:
+            reader = opened.task.read.with_details(keep_columns=keep)
+            found: Iterator[Any] = reader(
+                source,
+                self.read,
+                need_label=False,
+                skip_bad_rows=self.skip_bad_rows,
+                report=report,
+                like=opened.reading,
+            )
+            return found
 
-    def table(self, opened: Predictor) -> TableForm | None:
-        """How answers are written into a table; None where they are lines."""
+        if isinstance(opened, NamePredictor):
+            # Each line of a stream is answered before the next one is there.
+            opened.compare_with(() if source == "-" else read(ReadReport()))
+        return read(report)
+
+    def chunks(self, opened: Predictor, texts: Iterable[Any], *, first: int = 1) -> Chunks:
+        return opened.predict_chunks(texts, first=first)
+
+    def form_of(self, opened: Predictor) -> AnswerForm:
+        """A table where ``out`` names one."""
 
         def delimiter() -> str:
             reports = [one for one in self._report if one.format in ("csv", "swag")]
             return reports[0].options.separator("csv") if reports else ","
 
-        return table_form(self.out, self.top_k, opened.task.shown, delimiter)
+        return table_form(self.out, self.top_k, opened.task.shown, delimiter) or self.form
 
     def settings(self) -> dict[str, Any]:
-        return {**super().settings(), "top_k": self.top_k}
+        names = {"labels": self.labels, "descriptions": self.descriptions}
+        given = {name: each for name, each in names.items() if each is not None}
+        return {**super().settings(), "top_k": self.top_k, **given}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FillMaskJob(AnswerJob):
+    """The likeliest words for each [MASK]; top_k and among as ``MaskFiller.fill`` takes them."""
+
+    top_k: int | None = None
+    among: Sequence[str] | None = None
+    name: ClassVar = "fill-mask"
+
+    def load(self) -> MaskFiller:
+        opened = MaskFiller(self.model, **self.options)
+        opened.words(self.top_k, self.among)
+        return opened
+
+    def chunks(self, opened: MaskFiller, texts: Iterable[Any], *, first: int = 1) -> Chunks:
+        return opened.fill_chunks(texts, first=first, **self.asked())
+
+    def asked(self) -> dict[str, Any]:
+        return {"top_k": self.top_k, "among": self.among}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextSentenceJob(AnswerJob):
+    """Whether the second text of each pair follows the first."""
+
+    name: ClassVar = "next-sentence"
+
+    def load(self) -> NextSentencePredictor:
+        return NextSentencePredictor(self.model, **self.options)
+
+    def cut(self, opened: NextSentencePredictor) -> str:
+        return f"pairs were cut to {opened.max_seq_length} tokens"
+
+    def chunks(
+        self, opened: NextSentencePredictor, texts: Iterable[Any], *, first: int = 1
+    ) -> Chunks:
+        return opened.predict_chunks(texts, first=first)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreJob(AnswerJob):
+    """The probability of each token, and the perplexity of each text."""
+
+    name: ClassVar = "score"
+
+    def load(self) -> TextScorer:
+        return TextScorer(self.model, **self.options)
+
+    def chunks(self, opened: TextScorer, texts: Iterable[Any], *, first: int = 1) -> Chunks:
+        return opened.score_chunks(texts, first=first)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,23 +314,55 @@ class EmbedJob(TextJob):
 
     per_token: bool = False
     dtype: str = "float32"
+    passages: int | None = None
+    passage_stride: int | None = None
     name: ClassVar = "embed"
     suffix: ClassVar = ".parquet"
 
     def load(self) -> Embedder:
-        return Embedder(self.model, **self.options)
+        """Raises UsageError too for a passage that is longer than what the encoder reads."""
+        opened = Embedder(self.model, **self.options)
+        if self.passages is not None:
+            prompt = opened.tokenizer.encode(opened.prompt, add_special_tokens=False)
+            room = opened.max_seq_length - opened.tokenizer.layout.num_special(1) - len(prompt)
+            if not self.stride <= self.passages <= room:
+                raise UsageError(
+                    f"{param('passages', self.passages)}, {param('passage_stride', self.stride)}: "
+                    f"expected at most {room}, the tokens of a text that the encoder reads, and a "
+                    "stride that is not longer"
+                )
+        return opened
+
+    @property
+    def stride(self) -> int:
+        """Tokens from one passage to the next; 0 without passages."""
+        return self.passage_stride or self.passages or 0
+
+    def examples(self, opened: Any, source: str | Path, report: ReadReport) -> Iterator[Any]:
+        return self.parts(opened, super().examples(opened, source, report))
+
+    def parts(self, opened: Embedder, texts: Iterator[Any]) -> Iterator[Any]:
+        """The passages of the texts, or the texts themselves."""
+        if self.passages is None:
+            return texts
+        return text_passages(texts, opened.tokenizer, self.passages, self.stride)
 
     @contextmanager
     def alone(self, target: Path, resume: bool) -> Iterator[Any]:
         with super().alone(target, resume) as lock:
             # Before the model is loaded: a suffix that no format has, or one that holds no tokens.
-            format_of(target, Layout(1, self.per_token, self.dtype))
+            format_of(target, replace(self._layout, dimension=1))
             yield lock
 
     def layout(self, opened: Embedder) -> Layout:
         """What a file of vectors holds."""
         width = opened.token_dimension if self.per_token else opened.dimension
-        return Layout(width, self.per_token, self.dtype)
+        return replace(self._layout, dimension=width)
+
+    @property
+    def _layout(self) -> Layout:
+        passages = None if self.passages is None else (self.passages, self.stride)
+        return Layout(0, self.per_token, self.dtype, passages)
 
     def write(
         self, opened: Embedder, texts: Iterable[Any], target: Path, resume: bool, reporter: Reporter
@@ -233,4 +371,5 @@ class EmbedJob(TextJob):
         return write_vectors(opened, texts, target, kind, resume=resume, reporter=reporter)
 
     def settings(self) -> dict[str, Any]:
-        return {**super().settings(), "per_token": self.per_token, "dtype": self.dtype}
+        settings = {**super().settings(), "per_token": self.per_token, "dtype": self.dtype}
+        return settings | ({"passages": [self.passages, self.stride]} if self.passages else {})

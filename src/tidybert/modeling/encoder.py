@@ -17,6 +17,7 @@ from tidybert.configuration import BertConfig
 from tidybert.modeling.attention import PLAIN_PASS, BertAttention, PassOptions
 from tidybert.modeling.kernels.dropout import LayerNorm, dropout_add
 from tidybert.modeling.kernels.linear import Linear
+from tidybert.modeling.kernels.sizes import cut
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.modeling.rows import Rows
 
@@ -37,7 +38,7 @@ class BertLayer(nn.Module):
         width = config.hidden_size
         self.attention = BertAttention(config)
         self.attention_layer_norm = LayerNorm(width, eps=config.layer_norm_eps)
-        self.intermediate = Linear(width, config.intermediate_size, keep_bfloat16=True)
+        self.intermediate = Linear(width, config.intermediate_size, feeds_product=True)
         self.output = Linear(config.intermediate_size, width)
         self.output_layer_norm = LayerNorm(width, eps=config.layer_norm_eps)
         self.activation = ACTIVATIONS[config.hidden_act]
@@ -56,7 +57,7 @@ class BertLayer(nn.Module):
         hidden = dropout_add(projected, hidden, self.dropout_prob, self.training)
         hidden = self.attention_layer_norm(hidden)
         expanded = self.activation(self.intermediate(hidden))
-        projected = self.output(expanded)
+        projected = cut(self.output(expanded), len(hidden))
         hidden = dropout_add(projected, hidden, self.dropout_prob, self.training)
         normalized: Tensor = self.output_layer_norm(hidden)
         return normalized

@@ -36,7 +36,6 @@ from tidybert.storage.model_files import (
 )
 from tidybert.tasks.answer import LabelledAnswer, Scored, TaskAnswer
 from tidybert.tasks.questions.question_features import ContextWindow
-from tidybert.tokenization.vocabulary import MASK_TOKEN
 
 # The views Tokens, Masked word and Words: tokens with embeddings, masked words, words on a map.
 
@@ -103,6 +102,7 @@ print((after.probs - before.probs).mean(axis=1)[:, {first}].round(3))
     return {
         "tokens": shown_tokens(encoding),
         "masks": masks,
+        "mask": model.tokenizer.mask_token,
         "vocabulary": model.tokenizer.vocab_size,
         "change": {
             "from": np.ascontiguousarray(change[:, first, :]),
@@ -444,7 +444,7 @@ def training(
     }
     hidden = [dict(zip(columns, each, strict=True)) for each in zip(*columns.values(), strict=True)]
     for each in hidden:
-        other = "masked" if each["became"] == MASK_TOKEN else "replaced"
+        other = "masked" if each["became"] == model.tokenizer.mask_token else "replaced"
         each["what"] = "kept" if each["truth"] == each["became"] else other
     shown: dict[str, Any] = {
         "tokens": shown_tokens(encoding),
@@ -563,8 +563,9 @@ def run(model: PageModel, text: str = "", at: int = 0) -> dict[str, Any]:
     if directory is None or picture is None:
         raise DataError("the model has no metrics.jsonl of its pre-training: name a RUN")
     checked_text(text)
-    if text and MASK_TOKEN not in text:
-        raise DataError(f"the text has no {MASK_TOKEN}: write it where a word is missing")
+    mask = model.tokenizer.mask_token
+    if text and mask not in text:
+        raise DataError(f"the text has no {mask}: write it where a word is missing")
     # Evenly spread, the last among them.
     steps = list(checkpoints_by_step(directory))
     steps = steps[:: -max(1, -(-len(steps) // _MOST_CHECKPOINTS))][::-1]

@@ -281,6 +281,16 @@ class Frame:
         """An upright line, for an interval."""
         return straight(class_, self.at_x(x), self.at_y(low), self.at_x(x), self.at_y(high))
 
+    def within(self, key: str, body: Iterable[Markup]) -> Markup:
+        """Parts that are cut at the edges of the frame; ``key`` is unique on a page."""
+        left, top = self.left, self.top
+        return element(
+            '<clipPath id="{}"><rect x="{}" y="{}" width="{}" height="{}"/></clipPath>'
+            '<g clip-path="url(#{})">{}</g>',
+            *(key, left, top, self.width - self.right - left + 1),
+            *(self.height - self.bottom - top, key, Markup().join(body)),
+        )
+
     def bar(self, x: Range, y: Range, title: str, class_: str = "bar") -> Markup:
         """A rectangle between two numbers of each axis."""
         (left, right), (top, base) = sorted(map(self.at_x, x)), sorted(map(self.at_y, y))

@@ -1,11 +1,11 @@
-"""Index: open an index of texts once, and search it exactly."""
+"""Index: open an index of texts once, and search it."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, overload
+from typing import Any, Final, Self, overload
 
 import msgspec
 import numpy as np
@@ -17,14 +17,13 @@ from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import OpenedModel
 from tidybert.inference.options import AnswerPrecision
 from tidybert.inference.predictor import CrossEncoder
-from tidybert.search.index_files import open_state, open_vectors, text_batches
+from tidybert.search.columns import ColumnTable, Where
+from tidybert.search.index_format import BITS_FILE, SCALES_FILE, VECTORS_FILE, open_index
+from tidybert.search.nearest_vectors import Indices, Scores
 from tidybert.search.nearest_vectors import top_k as nearest
+from tidybert.search.sign_bits import SignBits
 from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.answer import TaskAnswer
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 # What a search finds.
 
@@ -34,9 +33,11 @@ class Hit:
     """A text that was found.
 
     Args:
-        position: its place in the index, from 0.
+        position: where its vector is in the index, from 0.
         row: its line in the file.
-        columns: the other columns of its row.
+        columns: the other columns of its row; of a passage also start and end, its place in the
+            document in characters.
+        id: of its document: a column, or the place in the index.
         score: the cosine of its vector and the query's, from -1 to 1.
         rerank_score: what a cross-encoder says of query and text, if one was asked.
         rerank_truncated: whether it read only the start of them.
@@ -46,6 +47,7 @@ class Hit:
     row: int
     text: str
     columns: dict[str, Any]
+    id: str
     score: float
     rerank_score: float | None = None
     rerank_truncated: bool = False
@@ -75,6 +77,10 @@ def reordered(hits: Sequence[Hit], answers: Sequence[TaskAnswer]) -> list[Hit]:
 
 TOP_K: Final = 10
 CANDIDATES: Final = 50
+# So many times as many passages are looked at as documents are wanted, and again if too few.
+_PASSAGES: Final = 4
+# A smaller part of all vectors is copied before it is searched.
+_GATHERED: Final = 8
 
 
 class Index(ShowsFacts):
@@ -85,10 +91,14 @@ class Index(ShowsFacts):
 
     def __init__(self, directory: str | Path) -> None:
         self.directory = Path(directory)
-        self._state = open_state(directory)
+        self._content = open_index(directory)
+        self._state, arrays = self._content.state, self._content.arrays
         #: (n, d), each vector of length 1; int8 numbers times their vector's scale.
-        self.vectors: npt.NDArray[Any]
-        self.vectors, self.scales = open_vectors(self.directory, self._state)
+        self.vectors: npt.NDArray[Any] = arrays[VECTORS_FILE]
+        self.scales: npt.NDArray[np.float32] | None = arrays.get(SCALES_FILE)
+        #: (n,) where the vectors of texts are that nobody has deleted or replaced.
+        self.positions: Indices = np.flatnonzero(self._content.is_live)
+        self._num_documents = len(np.unique(self._content.documents[self.positions]))
         self.embedder: Embedder | None = None
 
     @classmethod
@@ -134,16 +144,27 @@ class Index(ShowsFacts):
         return msgspec.structs.asdict(self._state.settings)
 
     def __len__(self) -> int:
-        return self._state.num_texts
+        return self._num_documents
 
     def facts(self) -> dict[str, object]:
+        settings, scan = self.settings, self._state.scan
         named = ("model", "pooling", "max_seq_length", "dtype", "dimension")
-        return {
+        found = {
             "directory": str(self.directory),
             "texts": len(self),
             "truncated": self._state.num_truncated,
-            **{name: self.settings[name] for name in named},
+            **{name: settings[name] for name in named},
         }
+        if settings["id_column"]:
+            found["id"] = settings["id_column"]
+        if settings["passages"]:
+            found["passages"] = len(self.positions)
+        if num_dead := len(self.vectors) - len(self.positions):
+            found["deleted_or_replaced"] = num_dead
+        if scan is not None:
+            scored = f"by signs, {scan.candidates:,} candidates" if scan.candidates else "exact"
+            found["search"] = f"{scored}; signs find {scan.recall:.2%} of the ten nearest"
+        return found
 
     def check_encoder(self, fingerprint: str, dimension: int) -> None:
         """Raise UsageError unless the index was made by the encoder of this fingerprint."""
@@ -168,6 +189,8 @@ class Index(ShowsFacts):
         *,
         rerank: CrossEncoder | None = ...,
         candidates: int = ...,
+        where: Where = ...,
+        exact: bool = ...,
     ) -> list[Hit]: ...
     @overload
     def search(
@@ -177,6 +200,8 @@ class Index(ShowsFacts):
         *,
         rerank: CrossEncoder | None = ...,
         candidates: int = ...,
+        where: Where = ...,
+        exact: bool = ...,
     ) -> list[list[Hit]]: ...
     def search(
         self,
@@ -185,15 +210,21 @@ class Index(ShowsFacts):
         *,
         rerank: CrossEncoder | None = None,
         candidates: int = CANDIDATES,
+        where: Where = None,
+        exact: bool = False,
     ) -> list[Hit] | list[list[Hit]]:
         """The texts with the largest cosine, for one query or for each of several.
 
         Args:
             top_k: how many; 10 if not set, or all of fewer.
             rerank: orders the first ``candidates`` texts again by its own scores.
+            where: which texts count, by their columns: an expression of pyarrow.compute, or
+                comparisons such as "label=billing" (=, !=, <, <=, >, >=), which all must hold.
+                Fewer than ``top_k`` may be left.
+            exact: score every text, where many are found by the signs of their numbers.
 
-        Raises UsageError for a ``top_k`` that the index does not have, and DataError for a query
-        without text.
+        Raises UsageError for a ``top_k`` that the index does not have and for a ``where`` that does
+        not fit its columns, and DataError for a query without text.
         """
         if self.embedder is None:
             raise UsageError(f"{self.directory} was opened without its encoder: use Index.open")
@@ -201,23 +232,82 @@ class Index(ShowsFacts):
         check_queries(asked)
         count = self.count(top_k)
         wanted = count if rerank is None else min(len(self), max(count, candidates))
-        found = self.nearest(self.embedder.embed(asked), wanted)
+        found = self.nearest(self.embedder.embed(asked), wanted, where=where, exact=exact)
         if rerank is not None:
             for number, (query, hits) in enumerate(zip(asked, found, strict=True)):
                 answers = rerank.answers([query] * len(hits), [hit.text for hit in hits])
                 found[number] = reordered(hits, answers)[:count]
         return found[0] if isinstance(queries, str) else found
 
-    def nearest(self, vectors: npt.NDArray[np.float32], top_k: int) -> list[list[Hit]]:
-        """The texts nearest to each of the vectors (m, d), which have length 1."""
-        positions, scores = nearest(vectors, self.vectors, top_k, scales=self.scales)
+    def nearest(
+        self,
+        vectors: npt.NDArray[np.float32],
+        top_k: int,
+        *,
+        where: Where = None,
+        exact: bool = False,
+    ) -> list[list[Hit]]:
+        """The texts nearest to each of the vectors (m, d), which have length 1.
+
+        Of each document the nearest passage.
+        """
+        allowed = self.positions
+        if where is not None:
+            allowed = np.intersect1d(allowed, self._table.positions(where), assume_unique=True)
+        if not len(allowed):
+            return [[] for _ in vectors]
+        documents = self._content.documents
+        top_k = min(top_k, len(np.unique(documents[allowed])))
+        wanted = min(len(allowed), top_k * _PASSAGES if self.settings["passages"] else top_k)
+        while True:
+            positions, scores = self._scored(vectors, wanted, allowed, exact)
+            kept = [np.sort(np.unique(documents[each], return_index=True)[1]) for each in positions]
+            if all(len(each) >= top_k for each in kept):
+                break
+            wanted = min(len(allowed), wanted * _PASSAGES)
         return [
             [
                 replace(hit, score=float(score))
-                for hit, score in zip(self.texts(near), values, strict=True)
+                for hit, score in zip(self.texts(near[best]), values[best], strict=True)
             ]
-            for near, values in zip(positions, scores, strict=True)
+            for near, values, best in zip(
+                positions, scores, (each[:top_k] for each in kept), strict=True
+            )
         ]
+
+    def _scored(
+        self, queries: Scores, count: int, allowed: Indices, exact: bool
+    ) -> tuple[Indices, Scores]:
+        """(m, count) positions among the allowed ones, and their products."""
+        vectors, scan = self.vectors, self._state.scan
+        is_part = len(allowed) < len(vectors)
+        candidates = 0
+        if not exact and scan is not None and self._state.num_bits == len(vectors):
+            candidates = scan.candidates_for(count, len(allowed))
+        if candidates:
+            counted = np.isin(np.arange(len(vectors)), allowed) if is_part else None
+            found = [
+                self._among(each[None], self._bits.nearest(each, candidates, counted), count)
+                for each in queries
+            ]
+            positions, scores = zip(*found, strict=True)
+            return np.concatenate(positions), np.concatenate(scores)
+        if len(allowed) * _GATHERED < len(vectors):
+            return self._among(queries, allowed, count)
+        if not is_part:
+            return nearest(queries, vectors, count, scales=self.scales)
+        # The vectors of a query's own group do not count.
+        groups = np.ones(len(vectors), dtype=np.int64)
+        groups[allowed] = 0
+        ones = np.ones(len(queries), dtype=np.int64)
+        return nearest(
+            queries, vectors, count, scales=self.scales, groups=ones, vector_groups=groups
+        )
+
+    def _among(self, queries: Scores, positions: Indices, count: int) -> tuple[Indices, Scores]:
+        scales = None if self.scales is None else self.scales[positions]
+        places, scores = nearest(queries, self.vectors[positions], count, scales=scales)
+        return positions[places], scores
 
     def count(self, top_k: int | None) -> int:
         """How many texts to find; UsageError where the index does not have so many."""
@@ -234,25 +324,24 @@ class Index(ShowsFacts):
         """The texts at these positions, from 0; their score is NaN."""
         found = []
         for position in map(int, positions):
-            if not 0 <= position < len(self):
+            if not 0 <= position < len(self.vectors):
                 raise UsageError(
                     f"{self.directory} has no text at position {position}: they are numbered 0 to "
-                    f"{len(self) - 1:,}"
+                    f"{len(self.vectors) - 1:,}"
                 )
-            number = int(np.searchsorted(self._ends, position, side="right"))
-            batch = self._batches[number]
-            at = position - (int(self._ends[number - 1]) if number else 0)
-            row, text, columns = (batch[name][at].as_py() for name in ("row", "text", "columns"))
-            found.append(Hit(position, row, text, json.loads(columns), float("nan")))
+            kept = self._content.text(position)
+            columns = json.loads(kept["columns"])
+            number = self._content.id_of(int(self._content.documents[position]), columns)
+            found.append(Hit(position, kept["row"], kept["text"], columns, number, float("nan")))
         return found
 
     @cached_property
-    def _batches(self) -> "list[pa.RecordBatch]":
-        return list(text_batches(self.directory, self._state))
+    def _bits(self) -> SignBits:
+        return SignBits(self._content.arrays[BITS_FILE])
 
     @cached_property
-    def _ends(self) -> npt.NDArray[np.int64]:
-        return np.cumsum([each.num_rows for each in self._batches], dtype=np.int64)
+    def _table(self) -> ColumnTable:
+        return ColumnTable(self._content)
 
 
 def check_queries(queries: Sequence[Any]) -> None:

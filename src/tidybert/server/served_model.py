@@ -162,8 +162,9 @@ class ServedModel:
         cls, sep = self.tokenizer.cls_token_id, self.tokenizer.sep_token_id
         if len(given) > 1 and given[0] == cls and given[-1] == sep:
             given = given[1:-1]
-        total = len(given) + 2
-        kept = given[: self.embedding_length - 2]
+        special = self.tokenizer.layout.num_special(1)
+        total = len(given) + special
+        kept = given[: self.embedding_length - special]
         made = sequence(self.tokenizer, [kept])
         return Features(*made, total, len(kept) < len(given), example=number)
 

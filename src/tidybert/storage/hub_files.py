@@ -6,6 +6,7 @@ proxies mean what they mean there.  Only ``fetch_model`` opens a connection.
 """
 
 import hashlib
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from tidybert.storage.model_files import (
     WEIGHTS_FILE,
 )
 from tidybert.storage.opening import open_regular
+from tidybert.storage.output_lock import output_lock
+from tidybert.storage.own_files import make_directory, open_own, rename_synced
 
 _NAME: Final = re.compile(
     r"(?P<repo>[A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@(?P<revision>[\w./-]+))?", re.ASCII
@@ -186,14 +189,18 @@ def _fetched(name: HubName, file: Any, revision: str | None, progress: Progress)
     total = file.size or 0
     for again in (False, True):
         progress(file.rfilename, 0, total)
+        bar = _bar_class(file.rfilename, total, progress)
         with _hub_errors(name):
+            if file.lfs is not None:
+                _fetch_large(name, file, revision, bar, again=again)
+            # It links a file whose content is in the cache.
             path = Path(
                 hf_hub_download(
                     name.repo,
                     file.rfilename,
                     revision=revision,
-                    force_download=again,
-                    tqdm_class=_bar_class(file.rfilename, total, progress),
+                    force_download=again and file.lfs is None,
+                    tqdm_class=bar,
                 )
             )
         if _is_described(path, file):
@@ -203,6 +210,39 @@ def _fetched(name: HubName, file: Any, revision: str | None, progress: Progress)
         f"{path}: its hash is not the one that the hub states, also after a second download; do "
         f"not use this file, and try again later with tidybert download {name}"
     )
+
+
+def _fetch_large(
+    name: HubName, file: Any, revision: str | None, bar: type[Any], *, again: bool
+) -> None:
+    """Bring the content of a large file into the cache, and go on where an earlier call ended.
+
+    huggingface_hub itself begins such a file anew.  ``again``: the content that is there is wrong.
+    """
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.constants import HF_HUB_CACHE
+    from huggingface_hub.file_download import http_get, repo_folder_name
+    from huggingface_hub.utils._headers import build_hf_headers
+
+    folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=name.repo, repo_type="model")
+    content = folder / "blobs" / file.lfs.sha256
+    part = content.with_name(f"{content.name}.incomplete")
+    if content.exists() and not again:
+        return
+    make_directory(part.parent)
+    with output_lock(part):
+        with os.fdopen(open_own(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab") as opened:
+            if again or opened.tell() > file.size:
+                opened.truncate(0)
+            http_get(
+                hf_hub_url(name.repo, file.rfilename, revision=revision),
+                opened,
+                resume_size=os.fstat(opened.fileno()).st_size,
+                headers=build_hf_headers(),
+                expected_size=file.size,
+                tqdm_class=bar,
+            )
+        rename_synced(part, content)
 
 
 def _is_described(path: Path, file: Any) -> bool:

@@ -1,5 +1,6 @@
 """What a terminal or a notebook shows: safe text, an object's facts, progress, warnings."""
 
+import math
 import re
 import sys
 import time
@@ -9,10 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from html import escape
 from types import FrameType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from tidybert.system.reporter import SILENT, Reporter
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 # Text of files and users as a terminal may have it: control characters are shown, never sent.
 #
@@ -81,18 +85,92 @@ def html_table(shown: object, facts: Mapping[str, object]) -> str:
     return f"<table><caption>{type(shown).__name__}</caption>{rows}</table>"
 
 
-# The progress bar of Python's functions: in a notebook, or on a terminal's stderr.
+# How far a work is: in a bar of a terminal or a notebook, or as a shell's lines.
 
+MAX_WIDTH: Final = 80
 PAUSE: Final = 0.2
-"""Seconds between two changes of the bar."""
+"""Seconds between two changes of a bar."""
 
-Show = Callable[[int, int, str], None]
-"""Takes what is done, the total, and words on it; changes the bar only now and then."""
+Figures = Callable[[float, float], str]
+"""From the seconds that have passed and the rate of what is done to a text."""
+
+
+class Pace:
+    """Shows by ``change`` what is done, the total and words, once every ``pause`` seconds.
+
+    With ``ends`` the end is shown without a pause before it.
+    """
+
+    def __init__(self, change: Callable[..., Any], pause: float, *, ends: bool = True) -> None:
+        self.change, self.pause, self.ends = change, pause, ends
+        self.begun = self.last = 0.0
+        self.first: int | None = None
+        self.text = "begun"
+        self.latest: tuple[float, int, int | None, Figures] = (0.0, 0, None, lambda _, __: "")
+
+    def __call__(self, done: int, total: int | None, figures: Figures) -> None:
+        """Take what is done, the total (None: unknown) and the figures; show them at times."""
+        now = time.monotonic()
+        if self.first is None or done < self.latest[1]:
+            # What was done before, or in another part, says nothing about the speed.
+            self.first, self.begun, self.last = done, now, now
+        self.latest = now, done, total, figures
+        is_end = self.ends and done == total
+        if now != self.begun and (now - self.last >= self.pause or is_end):
+            self.say()
+
+    def say(self) -> None:
+        """Show the latest figures."""
+        now, done, total, figures = self.latest
+        self.last, rate = now, (done - (self.first or 0)) / (now - self.begun)
+        text = figures(now - self.begun, rate)
+        if total is not None:
+            text = f"{done / total:.0%}, {text}"
+            if rate:
+                text += f", {clock((total - done) / rate)} left"
+        self.text = text
+        self.change(done, total, text)
+
+    def of_texts(self, total: int | None) -> Reporter:
+        """A reporter that shows how many texts are done."""
+        of = "" if total is None else f" of {total:,}"
+
+        def advance(done: int) -> None:
+            self(done, total, lambda _, rate: f"{done:,}{of} texts, {rate:.1f}/s")
+
+        return Reporter(advance=advance)
+
+
+def clock(seconds: float) -> str:
+    """A time that is left or was taken: 2:05 is minutes and seconds, 1:02:05 has hours too."""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 @contextmanager
-def progress_bar(title: str, *, wanted: bool = True) -> Iterator[Show | None]:
-    """Gives a function that shows progress with the rate and the time left.
+def terminal_bar(title: str, console: "Console") -> Iterator[Pace]:
+    """Gives what shows progress in a bar of the terminal."""
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console.width = min(console.width, MAX_WIDTH)
+    with Progress(
+        TextColumn(title, markup=False),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[text]}", markup=False),
+        console=console,
+        expand=True,
+    ) as bar:
+        task = bar.add_task(title, total=None, text="")
+        yield Pace(
+            lambda done, total, text: bar.update(task, completed=done, total=total, text=text),
+            PAUSE,
+        )
+
+
+@contextmanager
+def progress_bar(title: str, *, wanted: bool = True) -> Iterator[Pace | None]:
+    """Gives what shows progress in a notebook, or on a terminal's stderr.
 
     None where no bar is wanted, or where there is neither a notebook nor a terminal.
     """
@@ -102,38 +180,30 @@ def progress_bar(title: str, *, wanted: bool = True) -> Iterator[Show | None]:
     elif display:
         name = uuid4().hex
 
-        def show(done: int, total: int, text: str, *, is_new: bool) -> None:
+        def change(done: int, total: int | None, text: str, *, update: bool = True) -> None:
             bar = f'<progress value="{done}" max="{total}"></progress>'
-            content = {
-                "text/html": f"{escape(title)} {bar} {escape(text)}",
-                "text/plain": text,
-            }
-            display(content, raw=True, display_id=name, update=not is_new)
+            html = f"{escape(title)} {bar} {escape(text)}"
+            display(
+                {"text/html": html, "text/plain": text}, raw=True, display_id=name, update=update
+            )
 
-        yield _now_and_then(show)
+        change(0, 1, "", update=False)
+        yield Pace(change, PAUSE)
     else:
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn
 
-        with Progress(
-            TextColumn(title, markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[text]}", markup=False),
-            console=Console(stderr=True),
-        ) as bar:
-            task = bar.add_task(title, total=None, text="")
-            yield _now_and_then(
-                lambda done, total, text, is_new: bar.update(
-                    task, completed=done, total=total, text=text
-                )
-            )
+        with terminal_bar(title, Console(stderr=True)) as pace:
+            yield pace
 
 
 @contextmanager
 def counting_bar(title: str, total: int, *, wanted: bool) -> Iterator[Reporter]:
     """Gives a reporter that shows how many of ``total`` are done, where wanted."""
-    with progress_bar(title, wanted=wanted) as show:
-        yield SILENT if show is None else Reporter(advance=lambda done: show(done, total, ""))
+    with progress_bar(title, wanted=wanted) as pace:
+        reporter = SILENT if pace is None else pace.of_texts(total)
+        # The rate is that of the first batch too.
+        reporter.advance(0)
+        yield reporter
 
 
 def notebook_display() -> Callable[..., Any] | None:
@@ -146,36 +216,6 @@ def notebook_display() -> Callable[..., Any] | None:
 
     found: Callable[..., Any] = display
     return found
-
-
-def _now_and_then(change: Callable[..., Any]) -> Show:
-    """Change the bar at the first call, after each PAUSE, and at the end."""
-    first: int | None = None
-    begun = last = 0.0
-
-    def show(done: int, total: int, text: str) -> None:
-        nonlocal first, begun, last
-        now = time.monotonic()
-        is_new = first is None
-        if is_new:
-            first, begun = done, now
-        elif now - last < PAUSE and done < total:
-            return
-        last = now
-        words = [f"{done:,} of {total:,}"]
-        if text:
-            words.append(text)
-        if now > begun and done > (first or 0):
-            rate = (done - (first or 0)) / (now - begun)
-            words += [f"{rate:.1f}/s", f"{_clock((total - done) / rate)} left"]
-        change(done, total, ", ".join(words), is_new=is_new)
-
-    return show
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02}"
 
 
 # Python warnings at the line of the program that called tidybert, however deep the call went.

@@ -11,21 +11,21 @@ from torch.nn import functional
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
+from tidybert.checkpoints.sentence_form import IDENTITY
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import LINE, DataError, UsageError, param
+from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample, label_names
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import ClassScores, classification_metrics
 from tidybert.tasks.answer import Classified
 from tidybert.tasks.answers import Floats, Indices, Judgement, only_numbers, softmax
-from tidybert.tasks.targets import Target, class_target
+from tidybert.tasks.targets import Explained, Target, class_target
 from tidybert.tasks.task import labels_of, refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import ClassOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask
-from tidybert.tokenization.tokenizer import Encoding
 
 
 class ClassAnswers(TextAnswers["Classification"]):
@@ -125,6 +125,12 @@ class Classification(TextTask):
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
+        activation = metadata.settings.get("activation", IDENTITY)
+        if activation != IDENTITY:
+            raise ConfigError(
+                f"the activation of its scores is {activation!r:.80}; tidybert computes the "
+                f"softmax over classes, which goes with {IDENTITY}"
+            )
         return cls(
             cls.needed_names(metadata),
             temperature=metadata.settings.get("temperature", 1.0),
@@ -163,15 +169,8 @@ class Classification(TextTask):
     ) -> Tensor:
         return softmax_divergence(outputs, taught, temperature)
 
-    def target(
-        self,
-        logits: Tensor,
-        encoding: Encoding,
-        features: Features,
-        label: str | None,
-        piece: int | None,
-    ) -> Target:
-        chosen = self.chosen_label(label, logits[0])
+    def target(self, asked: Explained) -> Target:
+        chosen = self.chosen_label(asked.label, asked.logits[0])
         return class_target(self.names[chosen], chosen, self.temperature)
 
     def calibrated(self, answers: ClassAnswers) -> Self:

@@ -37,11 +37,10 @@ from tidybert.metrics.text_scores import (
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import LabelSet
 from tidybert.tasks.answers import Floats, Judgement
-from tidybert.tasks.targets import Target
+from tidybert.tasks.targets import Explained, Target
 from tidybert.tasks.task import refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import MultiLabelOptions
 from tidybert.tasks.text_task import LONE_ADVICE, TextAnswers, TextTask
-from tidybert.tokenization.tokenizer import Encoding
 
 Matrix = npt.NDArray[np.bool_]
 
@@ -261,15 +260,8 @@ class MultiLabelClassification(TextTask):
         )
         return softmax_divergence(ours, theirs, temperature).mean(1)
 
-    def target(
-        self,
-        logits: Tensor,
-        encoding: Encoding,
-        features: Features,
-        label: str | None,
-        piece: int | None,
-    ) -> Target:
-        chosen = self.chosen_label(label, logits[0])
+    def target(self, asked: Explained) -> Target:
+        chosen = self.chosen_label(asked.label, asked.logits[0])
         return Target(self.names[chosen], (), lambda each: each[:, 0, chosen] / self.temperature)
 
     def calibrated(self, answers: LabelSetAnswers) -> Self:

@@ -138,14 +138,18 @@ def task_for(metadata: "ModelMetadata") -> "AnyTask":
 def foreign_metadata(head: "HeadDescription", max_seq_length: int) -> "ModelMetadata | None":
     """The metadata of a model that another program fine-tuned, from the task that reads its head.
 
-    None where no task reads it.
+    None where no task reads it.  A cross-encoder of sentence-transformers takes pairs.
     """
+    from tidybert.checkpoints.example_kinds import PAIR
     from tidybert.checkpoints.metadata import ModelMetadata
 
     for name in _TASKS:
         task = _task(name)
         if task.reads_head(head):
-            return ModelMetadata(task.name, task.names_in(head), max_seq_length)
+            names, length = task.names_in(head), min(max_seq_length, head.longest or max_seq_length)
+            if head.activation is None:
+                return ModelMetadata(task.name, names, length)
+            return ModelMetadata(task.name, names, length, PAIR, {"activation": head.activation})
     return None
 
 

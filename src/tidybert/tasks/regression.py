@@ -11,22 +11,22 @@ from torch import Tensor, nn
 
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
+from tidybert.checkpoints.sentence_form import ACTIVATIONS, IDENTITY
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import LINE, DataError, UsageError, param
+from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample, finite_number
 from tidybert.files.text_files import read_examples
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import NumberScores, regression_metrics
 from tidybert.tasks.answer import Scored
 from tidybert.tasks.answers import Indices, Judgement
-from tidybert.tasks.targets import Target
+from tidybert.tasks.targets import Explained, Target
 from tidybert.tasks.task import labels_of
 from tidybert.tasks.task_options import TextOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask, label_of
-from tidybert.tokenization.tokenizer import Encoding
 
 
 class ScoreAnswers(TextAnswers["Regression"]):
@@ -35,7 +35,8 @@ class ScoreAnswers(TextAnswers["Regression"]):
     @cached_property
     def values(self) -> npt.NDArray[np.float32]:
         """(N,)."""
-        return self.logits[:, 0]
+        found: Tensor = self.task.activation(torch.from_numpy(self.logits[:, 0]))
+        return found.numpy()
 
     @cached_property
     def scores(self) -> npt.NDArray[np.float64]:
@@ -61,7 +62,12 @@ class ScoreAnswers(TextAnswers["Regression"]):
 
 
 class Regression(TextTask):
-    """Mean squared error; the output is in the units of the labels."""
+    """Mean squared error; the output is in the units of the labels.
+
+    Args:
+        activation: what the scores of a cross-encoder of sentence-transformers pass through, a
+            name of ACTIVATIONS; training here has none.
+    """
 
     name = "regress"
     answer, answers_class = Scored, ScoreAnswers
@@ -71,6 +77,16 @@ class Regression(TextTask):
     problem_type = "regression"
     meanings = meanings_of(NumberScores)
 
+    def __init__(self, long_texts: LongTexts | None = None, activation: str = IDENTITY) -> None:
+        super().__init__(long_texts)
+        if activation not in ACTIVATIONS:
+            raise ConfigError(
+                f"the activation of its scores is {activation!r:.80}; tidybert computes "
+                f"{', '.join(ACTIVATIONS)}"
+            )
+        self._activation = activation
+        self.activation = ACTIVATIONS[activation]()
+
     @classmethod
     def from_examples(
         cls, examples: Sequence[TextExample], options: TextOptions = TextOptions()
@@ -79,7 +95,12 @@ class Regression(TextTask):
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
-        return cls(LongTexts.from_settings(metadata.settings))
+        settings = metadata.settings
+        return cls(LongTexts.from_settings(settings), settings.get("activation", IDENTITY))
+
+    def settings(self) -> dict[str, Any]:
+        given = {} if self._activation == IDENTITY else {"activation": self._activation}
+        return {**given, **super().settings()}
 
     @classmethod
     def reads_head(cls, head: HeadDescription) -> bool:
@@ -130,19 +151,16 @@ class Regression(TextTask):
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
         return (outputs[:, 0] - labels_of(batch, outputs)).square()
 
+    def trained_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
+        found: Tensor = self.activation(super().trained_outputs(model, batch))
+        return found
+
     def imitation_losses(
         self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
     ) -> Tensor:
         return (outputs - taught)[:, 0].square()
 
-    def target(
-        self,
-        logits: Tensor,
-        encoding: Encoding,
-        features: Features,
-        label: str | None,
-        piece: int | None,
-    ) -> Target:
-        if label is not None:
+    def target(self, asked: Explained) -> Target:
+        if asked.label is not None:
             raise UsageError(f"{param('target')}: a model that gives scores has no labels")
         return Target("score", (), lambda each: each[:, 0, 0])

@@ -10,6 +10,26 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tidybert.data.features import Features
+from tidybert.tokenization.tokenizer import Encoding
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One input whose answer is explained.
+
+    Args:
+        logits: (R, C) the outputs for it.
+        label: the name of an answer; None for the model's own.
+        piece: of a model that tags, the first piece of the word whose tag is explained.
+    """
+
+    logits: Tensor
+    encoding: Encoding
+    features: Features
+    label: str | None
+    piece: int | None
+
 
 @dataclass(frozen=True)
 class Target:

@@ -27,10 +27,9 @@ from tidybert.modeling.heads import ARCHITECTURES
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import OwnAnswer, TaskAnswer
 from tidybert.tasks.answers import Answers, Outputs
-from tidybert.tasks.targets import Target
+from tidybert.tasks.targets import Explained, Target
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
-from tidybert.tokenization.tokenizer import Encoding
 from tidybert.training.fine_tuning import FineTuning, Loss
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -305,19 +304,8 @@ class Task(ABC, Generic[E]):
         """The answers that the outputs give to the examples."""
         return self.answers_class(self, outputs, features, examples)
 
-    def target(
-        self,
-        logits: Tensor,
-        encoding: Encoding,
-        features: Features,
-        label: str | None,
-        piece: int | None,
-    ) -> Target:
-        """The answer to one input that attributions explain: its own, or the one of ``label``.
-
-        Args:
-            logits: (R, C) the outputs for the input.
-            piece: of a model that tags, the first piece of the word whose tag is explained.
+    def target(self, asked: Explained) -> Target:
+        """The answer to one input that attributions explain: its own, or the one of its label.
 
         Raises UsageError for a label that the model does not know.
         """

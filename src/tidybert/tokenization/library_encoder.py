@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -70,6 +71,11 @@ class Layout:
         """The special tokens of an input of one text or two."""
         return len(self.parts(num_texts)) - num_texts
 
+    def num_before(self, num_texts: int) -> int:
+        """The special tokens before the last of one text or two."""
+        last = max(at for at, (token, _) in enumerate(self.parts(num_texts)) if token is None)
+        return last + 1 - num_texts
+
     def joined(self, texts: Sequence[Any]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8]]:
         """The ids and the token types, (n,) each, of one text's ids or two's."""
         left = iter(texts)
@@ -90,11 +96,30 @@ class LibraryEncoder:
     """
 
     def __init__(self, described: dict[str, Any], special: Sequence[str], source: object) -> None:
-        self._described = {**described, "truncation": None, "padding": None}
+        self._described = copy.deepcopy({**described, "truncation": None, "padding": None})
         self._special = tuple(special)
         self._source = source
         # Now, so that the error comes when a MODEL is opened.
         self.marked = self._opened(self._described)
+        self._same = self._unite()
+
+    def _unite(self) -> dict[int, int]:
+        """Added tokens that are one in the normalised text: the id of each to the lowest of them.
+
+        The library finds any one of them, by a chance that each process draws anew.
+        """
+        normalizer, same = self.marked.normalizer, dict[int, int]()
+        first: dict[str, Any] = {}
+        added = [one for one in self._described.get("added_tokens") or [] if one["normalized"]]
+        for one in sorted(added, key=itemgetter("id")):
+            text = one["content"]
+            known = first.setdefault(normalizer.normalize_str(text) if normalizer else text, one)
+            if known is not one:
+                same[one["id"]] = known["id"]
+                one |= {flag: known[flag] for flag in ("single_word", "lstrip", "rstrip")}
+        if same:
+            self.marked = self._opened(self._described)
+        return same
 
     def _opened(self, described: dict[str, Any]) -> "tokenizers.Tokenizer":
         from tokenizers import Tokenizer
@@ -135,12 +160,15 @@ class LibraryEncoder:
         """The ids of a text, and their (start, end) in it, white space around them left out."""
         chosen = self.marked if special_tokens_in_text else self.plain
         found = chosen.encode(text, add_special_tokens=False)
-        return list(found.ids), [_trimmed(text, *span) for span in found.offsets]
+        return self._united(found.ids), [_trimmed(text, *span) for span in found.offsets]
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, in which special tokens are text."""
         found = self.plain.encode_batch_fast(texts, add_special_tokens=False)
-        return [each.ids for each in found]
+        return [self._united(each.ids) for each in found]
+
+    def _united(self, ids: list[int]) -> list[int]:
+        return [self._same.get(token, token) for token in ids] if self._same else ids
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LibraryEncoder, (self._described, self._special, self._source)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, Self, cast
+from typing import Any, Final, NoReturn, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +55,7 @@ class Encoding:
         sequence_ids: 0 or 1, the text of a token; None for those special tokens.
         truncated: whether tokens were cut off to fit max_seq_length.
         num_tokens: the tokens before cutting, special tokens included.
+        continues: whether a token goes on with the word of the one before it.
     """
 
     tokens: list[str]
@@ -64,6 +65,7 @@ class Encoding:
     sequence_ids: list[int | None]
     truncated: bool
     num_tokens: int
+    continues: list[bool]
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -282,14 +284,19 @@ class BertTokenizer:
                 side += 1
             elif add_special_tokens:
                 add([token], [(0, 0)], kind, None)
+        tokens = self.convert_ids_to_tokens(ids)
         return Encoding(
-            tokens=self.convert_ids_to_tokens(ids),
+            tokens=tokens,
             input_ids=ids,
             token_type_ids=types,
             offset_mapping=spans,
             sequence_ids=sequences,
             truncated=lengths != full,
             num_tokens=sum(full) + num_special,
+            continues=[
+                sequence is not None and self.continues(token)
+                for token, sequence in zip(tokens, sequences, strict=True)
+            ],
         )
 
     def encode_batch(
@@ -350,6 +357,14 @@ class BertTokenizer:
         """Whether a token goes on with the word of the one before it."""
         return token.startswith(CONTINUATION) and token != CONTINUATION
 
+    def spelled(self, token: str) -> str:
+        """The characters that a token of the vocabulary stands for in a text."""
+        return token.removeprefix(CONTINUATION) if self.continues(token) else token
+
+    def pieces_of_word(self, word: str) -> list[str]:
+        """A token that the vocabulary spells so, or the pieces of a word within a text."""
+        return [word] if word in self.vocabulary else self.tokenize(word)
+
     def _pieces(
         self, text: str, special_tokens_in_text: bool, name: str = "text"
     ) -> tuple[list[int], list[Span]]:
@@ -396,6 +411,10 @@ class BertTokenizer:
         return f"{type(self).__name__}({self.vocabulary!r}, {settings})"
 
 
+# How the first token of a word begins, by the tokenizer's model; others mark those that go on.
+_WORD_BEGINS: Final = {"BPE": "Ġ", "Unigram": "▁"}
+
+
 class LibraryTokenizer(BertTokenizer):
     """A tokenizer.json of another kind, as Unigram or byte-level BPE, which the library computes.
 
@@ -411,19 +430,19 @@ class LibraryTokenizer(BertTokenizer):
         self._library = LibraryEncoder(files.described, files.special, TOKENIZER_FILE)
         self._batch = LibraryBatchEncoder(self._library, self.layout, self.vocab_size)
         self.dtype = self._batch.dtype
+        self._whole = {*self.special_tokens, *(each.content for each in self.added)}
         # Only WordPiece has these settings.
         self.do_lower_case, self.strip_accents, self.tokenize_chinese_chars = False, None, False
 
-    def with_tokens(self, tokens: Iterable[str]) -> Self:
+    def with_tokens(self, tokens: Iterable[str]) -> NoReturn:
         """Raises VocabularyError: only a WordPiece vocabulary can grow here."""
         self.require_wordpiece("a larger vocabulary")
-        raise AssertionError
 
     def identity(self) -> list[Any]:
         """The content of tokenizer.json, and the names of the special tokens."""
         return [self._files.described, list(self.special_tokens)]
 
-    def require_wordpiece(self, what: str, *, or_added: bool = False) -> None:
+    def require_wordpiece(self, what: str, *, or_added: bool = False) -> NoReturn:
         """Raise VocabularyError."""
         raise VocabularyError(
             f"{what} needs a WordPiece vocabulary (vocab.txt), and this tokenizer is {self.kind}"
@@ -451,11 +470,22 @@ class LibraryTokenizer(BertTokenizer):
 
     def continues(self, token: str) -> bool:
         """Whether a token goes on with the word of the one before it."""
-        return (
-            (self.kind == "BPE" and not token.startswith("Ġ"))
-            or (self.kind == "Unigram" and not token.startswith("▁"))
-            or super().continues(token)
-        )
+        begins = _WORD_BEGINS.get(self.kind)
+        if begins is None:
+            return super().continues(token)
+        return not token.startswith(begins) and token not in self._whole
+
+    def spelled(self, token: str) -> str:
+        """The characters that a token of the vocabulary stands for in a text."""
+        if self.kind not in _WORD_BEGINS:
+            return super().spelled(token)
+        ids = self.convert_tokens_to_ids([token])
+        return self.decode(ids, skip_special_tokens=False).strip()
+
+    def pieces_of_word(self, word: str) -> list[str]:
+        """A word's pieces after a space, which byte-level BPE has in the token, or those alone."""
+        pieces = self.tokenize(f" {word}")
+        return pieces if len(pieces) == 1 else super().pieces_of_word(word)
 
     def _pieces(
         self, text: str, special_tokens_in_text: bool, name: str = "text"

@@ -18,7 +18,8 @@ from tidybert.modeling.kernels.answer_layers import (
     plan_answers,
     use_int8,
 )
-from tidybert.modeling.kernels.linear import MOST_ROWS, SIZE_OF, PackedLinear, largest_weight
+from tidybert.modeling.kernels.linear import PackedLinear, largest_weight
+from tidybert.modeling.kernels.sizes import MOST_ROWS, size_of
 from tidybert.modeling.kernels.threads import ChosenThreads, on_one_thread
 from tidybert.modeling.rows import Rows
 
@@ -93,7 +94,7 @@ def test_rows_are_filled_up_to_sizes_that_recur(monkeypatch: pytest.MonkeyPatch)
         planned(rows_of([count]))
 
     # The first pass of a size is computed on one thread and on all.
-    assert list(dict.fromkeys(seen)) == [1, 8, 16, 24, 80, 96, 128]
+    assert list(dict.fromkeys(seen)) == [2, 8, 16, 24, 80, 96, 128]
 
 
 @torch.inference_mode()
@@ -228,7 +229,7 @@ def test_a_planned_pass_takes_the_threads_that_are_chosen(
                 shared = stack(states_of(count), rows_of([count]))
                 with on_one_thread():
                     assert torch.equal(stack(states_of(count), rows_of([count])), shared)
-        assert passes == [SIZE_OF[9]] * 2 + [SIZE_OF[64]] * 2
+        assert passes == [(size_of(9), None)] * 2 + [(size_of(64), None)] * 2
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

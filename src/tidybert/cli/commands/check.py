@@ -12,19 +12,13 @@ import typer
 
 from tidybert.cli import flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import (
-    MAX_WIDTH,
-    clock,
-    note,
-    print_json,
-    print_line,
-    print_table,
-)
+from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError, in_shell
 from tidybert.files.reading import ReadOptions
 from tidybert.options import option
 from tidybert.system.reporter import Reporter
+from tidybert.system.terminal import MAX_WIDTH, clock
 from tidybert.tasks.registry import task_flags, task_names
 from tidybert.tasks.task_options import TaskOptions
 

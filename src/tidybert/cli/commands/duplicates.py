@@ -7,11 +7,12 @@ from typing import ClassVar, Final
 
 from tidybert.cli import flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import clock, note, note_reading, print_part
+from tidybert.cli.output import note, note_reading, print_part
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
 from tidybert.options import option
+from tidybert.system.terminal import clock
 
 MOST_USED: Final = ("threshold", "model", "out", "text", "format", "device")
 

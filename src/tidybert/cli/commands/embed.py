@@ -10,7 +10,7 @@ from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.text_job import run_text_job
 from tidybert.files.reading import ReadOptions
-from tidybert.inference.options import EmbedderOptions
+from tidybert.inference.options import EmbedderOptions, PassageOptions
 from tidybert.options import option, values_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ MOST_USED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class EmbedFlags(EmbedderOptions, flags.AnswerFlags, flags.ClusterFlags):
+class EmbedFlags(PassageOptions, EmbedderOptions, flags.AnswerFlags, flags.OutFlags):
     pooling: Literal["mean", "cls", "max", "token"] | None = option(None)  # type: ignore[assignment]
     """Take the mean or max of a text's tokens, cls for [CLS], or token for all. If not set: as
     MODEL says, else mean."""
@@ -34,8 +34,6 @@ class EmbedFlags(EmbedderOptions, flags.AnswerFlags, flags.ClusterFlags):
     out: Path | None = None
     """``--out FILE``: New file ending in .npy, .parquet or .jsonl. If not set: JSON lines on
     stdout."""
-    resume: bool = False
-    """``--resume``: Continue a stopped run of the same --out."""
 
 
 @takes(*MOST_USED, given=EmbedFlags, read=ReadOptions)
@@ -65,6 +63,7 @@ def embed(
         skip_bad_rows=given.skip_bad_rows,
         per_token=per_token,
         dtype=given.dtype,
+        **values_of(given, PassageOptions),
     )
     if given.cluster is None:
         read_examples.formats.check(file, read.format)

@@ -3,32 +3,53 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal
+
+import typer
 
 from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note
 from tidybert.cli.text_job import run_on_cluster, run_text_job
+from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
-from tidybert.inference.options import OpeningOptions, SentenceOptions
+from tidybert.files.rows import count_of
+from tidybert.inference.options import OpeningOptions, PassageOptions, SentenceOptions
 from tidybert.options import option, values_of
 
-MOST_USED: Final = ("out", "text", "dtype", "pooling", "max_seq_length", "format", "device")
+MOST_USED: Final = (
+    "out", "text", "id", "replace", "delete", "passages", "dtype", "pooling", "max_seq_length",
+    "format", "device",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class IndexFlags(SentenceOptions, flags.AnswerFlags, flags.ClusterFlags):
+class IndexFlags(PassageOptions, SentenceOptions, flags.AnswerFlags, flags.ClusterFlags):
     PANEL: ClassVar = "Other options"
 
     out: Path
     """``--out DIR``: Directory of the index, new or begun with the same texts."""
     dtype: Literal["float32", "float16", "int8"] = option("float32")
     """Store the numbers as float32, float16 (half the size) or int8 (a quarter)."""
+    id: str | None = None
+    """``--id COLUMN``: Column of the texts' ids. If not set: the place of a text in FILE, from
+    0, is its id."""
+    replace: bool = False
+    """``--replace``: Put a text of FILE in the place of the one with its id, if they differ, and
+    add new ones; others stay."""
+    delete: str | None = None
+    """``--delete IDS``: Delete the texts with these ids, which commas separate; @FILE has an id
+    a line. Takes no MODEL."""
+    compact: bool = False
+    """``--compact``: Give back the space of deleted and replaced texts. Takes no MODEL."""
 
 
 @takes(*MOST_USED, given=IndexFlags, read=ReadOptions)
 def index(
-    model: flags.ModelArgument,
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="MODEL", help="A name that tidybert models lists, or a directory."),
+    ] = None,
     file: flags.TextsArgument = "-",
     *,
     given: IndexFlags,
@@ -39,6 +60,15 @@ def index(
     The other columns of FILE are kept beside the texts. The same command continues a stopped
     one, and with more texts at the end of FILE it adds those; nothing is computed twice.
     """
+    if given.delete is not None or given.compact:
+        if model is not None or given.replace:
+            raise UsageError("--delete and --compact take no MODEL, FILE or --replace")
+        _change(given)
+        return
+    if model is None:
+        raise UsageError("Missing argument 'MODEL'.")
+    if given.replace and given.cluster is not None:
+        raise UsageError("--replace works on one machine: leave --cluster out")
     from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.checkpoints.sentence_reading import read_sentence_form
     from tidybert.files.text_files import read_examples
@@ -55,6 +85,9 @@ def index(
         read=read,
         skip_bad_rows=given.skip_bad_rows,
         stored=given.dtype,
+        **values_of(given, PassageOptions),
+        id=given.id,
+        replacing=given.replace,
     )
     if given.cluster is not None:
         from tidybert.cluster.file_job import index_files
@@ -79,3 +112,20 @@ def index(
         more += f"; {written.num_resumed:,} were there before"
     done.note(given.out, more)
     note(f"next: tidybert search {given.out}")
+
+
+def _change(given: IndexFlags) -> None:
+    """Delete texts, compact the index, or both."""
+    from tidybert.files.text_lines import decoded_lines, open_bytes
+    from tidybert.search.index_files import compact_index, delete_texts
+
+    if given.delete is not None:
+        ids = [each.strip() for each in given.delete.split(",")]
+        if given.delete.startswith("@"):
+            path = given.delete[1:]
+            with open_bytes(path) as stream:
+                ids = [line.strip() for _, line, _ in decoded_lines(stream, "utf-8", path)]
+        deleted = delete_texts(given.out, [each for each in ids if each])
+        note(f"{given.out}: {count_of(deleted, 'text')} deleted")
+    if given.compact:
+        note(f"{given.out}: the space of {count_of(compact_index(given.out), 'text')} given back")

@@ -8,7 +8,8 @@ from typing import Any, Final
 from tidybert.checkpoints.example_kinds import KINDS, name_of
 from tidybert.cli import flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import clock, print_json, print_line, print_table
+from tidybert.cli.output import print_json, print_line, print_table
+from tidybert.system.terminal import clock
 
 SHOWN: Final = 20
 # Of a checkpoint's metrics; a line has 80 columns.
@@ -30,6 +31,7 @@ class InfoFlags(flags.JsonFlag):
 def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
     """Show what a MODEL or a RUN is: task, labels, sizes, metrics, origin, and what it needs.
 
+    Of an index it shows the settings, the texts and how they are searched.
     On a RUN whose training has not ended it shows the last step, and how to continue.
     """
     from tidybert.catalog import find_model, is_size
@@ -44,6 +46,10 @@ def info(model: flags.ModelArgument, *, given: InfoFlags) -> None:
 
         found = {"model": model, "state": "a size with random weights"}
         found |= {"sizes": _sizes(BertConfig.from_name(model))}
+    elif (Path(model) / "index.json").exists():
+        from tidybert.search.index import Index
+
+        found = Index(model).facts()
     else:
         directory = find_model(model)
         unfinished = find_unfinished(directory)
@@ -122,6 +128,7 @@ def _finished(directory: Path) -> dict[str, Any]:
         "task": metadata.task if metadata else None,
         "heads": list(opened.head.architectures),
         "inputs": name_of(metadata.inputs) if metadata else None,
+        "activation": opened.head.activation,
         "labels": list(labels or ()),
         "max_seq_length": metadata.max_seq_length if metadata else None,
         "sizes": _sizes(config),

@@ -3,22 +3,25 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import typer
 
 from tidybert.catalog import DEFAULT_MODEL
 from tidybert.cli import flags
 from tidybert.cli.flags import takes
-from tidybert.cli.output import note_reading, print_answers, print_json, print_line
+from tidybert.cli.output import print_json, print_line
+from tidybert.cli.text_job import answer_texts
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
-from tidybert.inference.options import OpeningOptions
+from tidybert.inference.options import LongestLengthOption, PairOptions
 from tidybert.options import values_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class NextSentenceFlags(flags.LongestLengthFlag, flags.AnswerFlags, flags.JsonFlag):
+class NextSentenceFlags(LongestLengthOption, flags.AnswerFlags, flags.JsonFlag, flags.OutFlags):
+    PANEL: ClassVar = "Other options"
+
     file: str | None = None
     """``--file FILE``: Pairs instead of A and B, each answered by a JSON line; - reads stdin."""
 
@@ -41,34 +44,21 @@ def next_sentence(
     Without MODEL, A needs more than one word. With --json it prints {"follows", "num_tokens",
     "truncated"}.
     """
-    from tidybert.files.reading import ReadReport
-    from tidybert.files.text_examples import TextExample
-    from tidybert.files.text_files import read_examples
-    from tidybert.inference.pretraining_heads import NextSentencePredictor
+    from tidybert.inference.text_jobs import NextSentenceJob
 
     if first is not None and second is None and " " in model and not Path(model).is_dir():
         model, first, second = DEFAULT_MODEL, model, first
     if (first is None) != (second is None) or (first is None) == (given.file is None):
         raise UsageError("expected two sentences, A and B, or --file with pairs")
-    if given.file is not None:
-        read_examples.formats.check(given.file, read.format)
-    predictor = NextSentencePredictor(
-        model,
-        **values_of(given, flags.LongestLengthFlag, OpeningOptions),
+    job = NextSentenceJob(
+        model=model,
+        options=values_of(given, PairOptions),
+        read=read,
+        skip_bad_rows=given.skip_bad_rows,
     )
-    report = ReadReport()
-    if given.file is not None:
-        examples = read_examples(
-            given.file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
-        )
-    else:
-        examples = iter([TextExample(first or "", second, None, 1)])
-    as_json = given.json or given.file is not None
-    answered, truncated = print_answers(
-        predictor.predict_stream, examples, given.file or "", print_json if as_json else _print
-    )
-    cut = f"pairs were cut to {predictor.max_seq_length} tokens"
-    note_reading(report, truncated, answered, cut)
+    show = print_json if given.json or given.file is not None else _print
+    typed = [] if first is None else [(first, second)]
+    answer_texts(job, given.file, given, "answering", show, typed=typed)
 
 
 def _print(answer: Mapping[str, Any]) -> None:

@@ -17,7 +17,11 @@ from tidybert.cli.output import check_format, note, print_answers
 from tidybert.cli.text_job import run_text_job
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import ReadOptions
-from tidybert.inference.options import PredictorOptions, TrainedLengthOption
+from tidybert.inference.options import (
+    NamedClassesOptions,
+    PredictorOptions,
+    TrainedLengthOption,
+)
 from tidybert.options import option, values_of
 
 if TYPE_CHECKING:
@@ -25,12 +29,13 @@ if TYPE_CHECKING:
     from tidybert.inference.predictor import Predictor
 
 MOST_USED: Final = (
-    "input", "top_k", "out", "resume", "max_seq_length", "text", "text_pair", "format", "device",
+    "input", "labels", "top_k", "out", "resume", "max_seq_length", "text", "text_pair", "format",
+    "device",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictFlags(TrainedLengthOption, flags.AnswerFlags, flags.ClusterFlags):
+class PredictFlags(TrainedLengthOption, NamedClassesOptions, flags.AnswerFlags, flags.OutFlags):
     PANEL: ClassVar = "Other options"
 
     input: list[str] | None = None
@@ -43,8 +48,6 @@ class PredictFlags(TrainedLengthOption, flags.AnswerFlags, flags.ClusterFlags):
     out: Path | None = None
     """``--out FILE``: New file to write: JSON lines, or as .csv or .xlsx the columns of the input
     with the answers beside them. If not set: stdout."""
-    resume: bool = False
-    """``--resume``: Continue a stopped run of the same --out."""
     official_format: bool = False
     """``--official-format``: Write one JSON object of ids and answers, for SQuAD's script."""
 
@@ -63,6 +66,7 @@ def predict(
     a choice, an answer, entities), its scores, num_tokens and truncated. A terminal gets a table.
     """
     from tidybert.inference.text_jobs import PredictJob
+    from tidybert.inference.zero_shot import read_descriptions
 
     if given.cluster is not None:
         for flag, is_given in (
@@ -80,6 +84,8 @@ def predict(
         options=values_of(given, PredictorOptions),
         read=read,
         skip_bad_rows=given.skip_bad_rows,
+        labels=None if given.labels is None else given.labels.split(","),
+        descriptions=None if given.descriptions is None else read_descriptions(given.descriptions),
         top_k=given.top_k,
         official=given.official_format,
         out=None if given.cluster is not None else given.out,

@@ -13,13 +13,14 @@ from tidybert.catalog import DEFAULT_MODEL, find_model
 from tidybert.cli import flags
 from tidybert.cli.commands.pretraining.pretrain import shown_training
 from tidybert.cli.flags import takes
-from tidybert.cli.output import MAX_WIDTH, note, print_json, print_line, print_table, say
+from tidybert.cli.output import note, print_json, print_line, print_table, say
 from tidybert.errors import UsageError
 from tidybert.pretraining.pretraining_arguments import LanguageModelArguments
 from tidybert.storage.atomic_files import atomic_write_bytes
 from tidybert.storage.model_files import CHECKPOINTS_FOLDER, METADATA_FILE
 from tidybert.storage.output_lock import contents, output_lock
 from tidybert.storage.own_files import make_directory
+from tidybert.system.terminal import MAX_WIDTH
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:

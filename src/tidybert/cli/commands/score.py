@@ -1,7 +1,6 @@
 """``tidybert score``: the probability of each token of texts, and their perplexity."""
 
 import math
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -11,13 +10,14 @@ import typer
 from tidybert.cli import flags
 from tidybert.cli.flags import takes
 from tidybert.cli.output import note, print_json, print_line, print_table
+from tidybert.cli.text_job import answer_texts
 from tidybert.files.reading import ReadOptions
 from tidybert.inference.options import OpeningOptions
 from tidybert.options import values_of
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScoreFlags(flags.AnswerFlags, flags.JsonFlag):
+class ScoreFlags(flags.AnswerFlags, flags.JsonFlag, flags.OutFlags):
     """The flags of score."""
 
 
@@ -37,34 +37,31 @@ def score(
     A language model predicts each token from those before it. A BERT predicts each from all
     others, masked in turn: that gives a pseudo-perplexity, and the two cannot be compared.
     """
-    from tidybert.files.reading import ReadReport
-    from tidybert.files.text_files import read_examples
-    from tidybert.inference.forward import as_it_comes
-    from tidybert.inference.language_model import TextScorer
+    from tidybert.inference.text_jobs import ScoreJob
 
-    read_examples.formats.check(file, read.format)
-    scorer = TextScorer(model, **values_of(given, OpeningOptions))
-    report = ReadReport()
-    examples = read_examples(
-        file, read, need_label=False, skip_bad_rows=given.skip_bad_rows, report=report
+    job = ScoreJob(
+        model=model,
+        options=values_of(given, OpeningOptions),
+        read=read,
+        skip_bad_rows=given.skip_bad_rows,
     )
-    measure = scorer.measure.replace("_", "-")
-    answered, num_tokens, total = 0, 0, 0.0
+    answered, num_tokens, total, name = 0, 0, 0.0, ""
 
-    with as_it_comes(examples, file) as coming:
-        for answer in scorer.score_stream(coming):
-            answered += 1
-            num_tokens += answer["num_tokens"]
-            total += answer["num_tokens"] * math.log(answer[scorer.measure])
-            if given.json:
-                print_json(answer)
-            else:
-                _print(answer, measure, answer[scorer.measure])
-            if file == "-":
-                sys.stdout.flush()
-    note(*report.lines(str))
+    def show(answer: dict[str, Any]) -> None:
+        nonlocal answered, num_tokens, total, name
+        name = next(each for each in answer if each.endswith("perplexity"))
+        answered += 1
+        num_tokens += answer["num_tokens"]
+        total += answer["num_tokens"] * math.log(answer[name])
+        if given.json:
+            print_json(answer)
+        else:
+            _print(answer, name.replace("_", "-"), answer[name])
+
+    answer_texts(job, file, given, "scoring", show)
     if answered > 1:
         mean = math.exp(total / num_tokens)
+        measure = name.replace("_", "-")
         note(f"all {answered:,} texts: {measure} {mean:,.2f}, {num_tokens:,} tokens")
 
 

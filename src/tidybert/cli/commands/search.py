@@ -16,7 +16,7 @@ from tidybert.options import option
 if TYPE_CHECKING:
     from tidybert.search.index import Hit, Index
 
-MOST_USED: Final = ("top_k", "json", "rerank", "candidates", "model", "device")
+MOST_USED: Final = ("top_k", "where", "json", "rerank", "candidates", "model", "device")
 _SHOWN_COLUMNS: Final = 200
 
 
@@ -31,6 +31,11 @@ class SearchFlags(flags.DeviceFlag, flags.PickleFlag, flags.JsonFlag):
     classes, over pairs of query and text."""
     candidates: int | None = option(None, at_least=1)
     """``--candidates N``: How many of the nearest texts --rerank reads. If not set: 50."""
+    where: list[str] | None = None
+    """``--where COLUMN=VALUE``: Search only in texts with this value of a column; also !=, <, <=,
+    > and >=. Several must all hold."""
+    exact: bool = False
+    """``--exact``: Compare the query with every vector, also in an index of many."""
     model: str | None = None
     """``--model MODEL``: Where the encoder of the index is now. If not set: where it was."""
 
@@ -50,10 +55,10 @@ def search(
     *,
     given: SearchFlags,
 ) -> None:
-    """Show the texts of an index whose vectors are nearest to a query's, found exactly.
+    """Show the texts of an index whose vectors are nearest to a query's.
 
     --json prints one JSON object for each query: query, and hits with score (the cosine), row,
-    text and columns.
+    text, columns and the id.
     """
     from tidybert.search.index import CANDIDATES, Index, check_queries
 
@@ -72,7 +77,14 @@ def search(
         )
     candidates = CANDIDATES if given.candidates is None else given.candidates
     for each in [query] if query is not None else _queries(index):
-        hits = index.search(each, given.top_k, rerank=reranker, candidates=candidates)
+        hits = index.search(
+            each,
+            given.top_k,
+            rerank=reranker,
+            candidates=candidates,
+            where=given.where or None,
+            exact=given.exact,
+        )
         if given.json:
             print_json({"query": each, "hits": [hit.to_dict() for hit in hits]})
         else:

@@ -22,15 +22,14 @@ from tidybert.modeling.kernels.fast_attention import (
     grouped_first_row_attention,
 )
 from tidybert.modeling.kernels.linear import (
-    MOST_ROWS,
-    SIZE_OF,
     Int8Linear,
     Linear,
     PackedLinear,
     largest_weight,
     linear,
 )
-from tidybert.modeling.kernels.threads import ChosenThreads, on_one_thread, return_freed_memory
+from tidybert.modeling.kernels.sizes import MOST_ROWS, filled, size_of
+from tidybert.modeling.kernels.threads import ChosenThreads, return_freed_memory
 from tidybert.modeling.rows import Rows
 
 # With larger ones an activation could pass float32's range, and rounding would hide that.
@@ -77,7 +76,7 @@ class AnswerLayer(nn.Module):
         context = grouped_attention(projected, rows, self.num_heads, 0.0, causal)
         if output_rows is not None:
             return self.after_attention(context[output_rows], hidden[output_rows])
-        return self.after_attention(_filled(context, hidden.shape[0]), hidden)
+        return self.after_attention(filled(context, hidden.shape[0]), hidden)
 
     def after_attention(self, context: Tensor, hidden: Tensor) -> Tensor:
         """(R, H) from attention's context and the layer's input; works row by row."""
@@ -163,22 +162,16 @@ class AnswerEncoder(BertEncoder):
         layers = self._layers_for_few() if is_whole and not options.causal else []
         if not layers:
             return super().forward(lower, rows, options)
-        # A single row has a kernel of its own.
-        size = SIZE_OF[count] if count > 1 else 1
-        whole = layers if options.output_rows is None else layers[:-1]
+        size, asked = size_of(count), options.output_rows
 
         def planned() -> Tensor:
-            states = _filled(hidden, size)
-            for layer in whole:
+            states = filled(hidden, size)
+            for layer in layers[:-1]:
                 states = layer.forward(states, rows)
-            return states
+            return layers[-1].forward(states, rows, options)
 
-        found = self._threads.run(size, planned)
-        if options.output_rows is None:
-            return found[:count]
-        # A product of one row has other bits on several threads.
-        with on_one_thread():
-            return layers[-1].forward(found, rows, options)
+        found = self._threads.run((size, None if asked is None else len(asked)), planned)
+        return found[:count] if asked is None else found
 
     def plan(self) -> list[AnswerLayer]:
         """The layers for few rows: lays weights out, unless that is done and they are unchanged."""
@@ -209,12 +202,6 @@ class AnswerEncoder(BertEncoder):
 def _version(parameters: Iterable[Tensor]) -> int:
     """A number that changes with every change in place, except of tensors of inference mode."""
     return sum(0 if each.is_inference() else each._version for each in parameters)
-
-
-def _filled(hidden: Tensor, size: int) -> Tensor:
-    """(T, H) to (size, H), with zeros at the end."""
-    missing = size - hidden.shape[0]
-    return torch.constant_pad_nd(hidden, (0, 0, 0, missing)) if missing else hidden
 
 
 def plan_answers(network: nn.Module) -> AnswerEncoder:

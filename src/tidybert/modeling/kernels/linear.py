@@ -24,14 +24,16 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from tidybert.modeling.kernels.sizes import MOST_ROWS, filled, size_of
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # oneDNN keeps kernels and work space for a thousand different numbers of rows: 300 MiB more in a
 # hundred steps of SST-2, without any gain in speed.  PyTorch's cache before it does the same in
 # each thread: a server grew by a third of a MiB a text.  Both read this at their first product.
-# A layer's four products in the sizes of ``kernels/answer_layers.py``, and the heads, fit in.
-os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "80")
+# A training has some sixteen products in each size of ``sizes.py`` that its batches come to.
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "400")
 os.environ.setdefault("LRU_CACHE_CAPACITY", "80")
 
 
@@ -72,42 +74,41 @@ class Linear(nn.Linear):
         out_features: int,
         bias: bool = True,
         *,
-        keep_bfloat16: bool = False,
+        feeds_product: bool = False,
         fused_blocks: int = 1,
     ) -> None:
         super().__init__(in_features, out_features, bias)
         self.fused_blocks = fused_blocks
-        self.keep_bfloat16 = keep_bfloat16
+        self.feeds_product = feeds_product
 
     def forward(self, input: Tensor) -> Tensor:
         if self.is_steady:
             return steady_linear(input, self.weight, self.bias)
-        return linear(input, self.weight, self.bias, keep_bfloat16=self.keep_bfloat16)
+        return linear(input, self.weight, self.bias, feeds_product=self.feeds_product)
 
 
 def linear(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, *, keep_bfloat16: bool = False
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, *, feeds_product: bool = False
 ) -> Tensor:
     """(T, I) times (O, I) transposed, plus (O,): (T, O), of the inputs' dtype.
 
     Under a CPU's autocast, float32 inputs are rounded to bfloat16 and the output is float32.
-    ``keep_bfloat16`` leaves the output in bfloat16 there, for an output that only an elementwise
-    function and another product read: the product would round it again.
+    ``feeds_product`` is for an output that only an elementwise function and another product read,
+    which would round it and fill it up again: it may have more rows, and stays in bfloat16.
     """
     if _bfloat16_fits(hidden, weight):
-        return _BFloat16Linear.apply(hidden, weight, bias, keep_bfloat16)  # type: ignore[no-any-return,no-untyped-call]
-    if not torch.is_grad_enabled() or not _onednn_fits(hidden, weight):
-        return product(hidden, weight, bias)
-    found: Tensor = _OneDNNLinear.apply(hidden, weight, bias)  # type: ignore[no-untyped-call]
-    return found
+        return _BFloat16Linear.apply(hidden, weight, bias, feeds_product)  # type: ignore[no-any-return,no-untyped-call]
+    if not _onednn_fits(hidden, weight):
+        return functional.linear(hidden, weight, bias)
+    if torch.is_grad_enabled():
+        return _OneDNNLinear.apply(hidden, weight, bias, feeds_product)  # type: ignore[no-any-return,no-untyped-call]
+    found = _product(filled(hidden, size_of(len(hidden))), weight, bias)
+    return found if feeds_product else found[: len(hidden)]
 
 
 def steady_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """``linear`` of float32 on a CPU, without gradients, by oneDNN.
-
-    Its kernel for a single row adds up in another order than all others, so a lone row goes twice.
-    """
-    rows = hidden if len(hidden) > 1 else hidden.expand(2, -1)
+    """``linear`` of float32 on a CPU, without gradients, by oneDNN."""
+    rows = filled(hidden, size_of(len(hidden)))
     found: Tensor = _ONEDNN(rows, weight, bias, "none", [], "")[: len(hidden)]
     return found
 
@@ -118,8 +119,7 @@ class PackedLinear:
     Args:
         weight, bias: (O, I) and (O,).
 
-    Its rows have the bits of ``linear``.  A single row takes the weight as it is, because oneDNN's
-    kernel for it adds up in another order.
+    Its rows have the bits of ``linear``.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
@@ -131,8 +131,8 @@ class PackedLinear:
         if self._packed is None:
             found = functional.linear(hidden, self._weight, self._bias)
         else:
-            weight = self._packed if hidden.shape[0] > 1 else self._weight
-            found = _PRODUCT(hidden, weight, self._bias, "none", [], "")
+            rows, count = filled(hidden, size_of(len(hidden))), len(hidden)
+            found = _PRODUCT(rows, self._packed, self._bias, "none", [], "")[:count]
         return found if added is None else found.add_(added)
 
 
@@ -202,19 +202,28 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
 
 class _OneDNNLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(hidden, weight)
-        return _product(hidden, weight, bias)
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, feeds_product: bool
+    ) -> Tensor:
+        ctx.count = len(hidden)
+        rows = filled(hidden, size_of(ctx.count))
+        ctx.save_for_backward(rows, weight)
+        found = _product(rows, weight, bias)
+        return found if feeds_product else found[: ctx.count]
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    def backward(
+        ctx: Any, gradient: Tensor
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         hidden, weight = ctx.saved_tensors
-        needs_hidden, needs_weight, needs_bias = ctx.needs_input_grad
+        needs_hidden, needs_weight, needs_bias, _ = ctx.needs_input_grad
+        rows = filled(gradient, len(hidden))
         return (
-            _product(gradient, weight.t()) if needs_hidden else None,
-            _product(gradient.t(), hidden.t()) if needs_weight else None,
+            _product(rows, weight.t())[: ctx.count] if needs_hidden else None,
+            _product(rows.t(), hidden.t()) if needs_weight else None,
             gradient.sum(0) if needs_bias else None,
+            None,
         )
 
 
@@ -223,15 +232,15 @@ class _BFloat16Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, keep_bfloat16: bool
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, feeds_product: bool
     ) -> Tensor:
-        rounded, weight = hidden.bfloat16(), weight.bfloat16()
+        ctx.count, ctx.of_hidden, weight = len(hidden), hidden.dtype, weight.bfloat16()
+        rounded = filled(hidden, size_of(ctx.count), torch.bfloat16)
         ctx.save_for_backward(rounded, weight)
-        ctx.of_hidden = hidden.dtype
         with torch.autocast("cpu", enabled=False):
-            if keep_bfloat16:
+            if feeds_product:
                 return functional.linear(rounded, weight, None if bias is None else bias.bfloat16())
-            found = functional.linear(rounded, weight).float()
+            found = functional.linear(rounded, weight)[: ctx.count].float()
         return found if bias is None else found.add_(bias)
 
     @staticmethod
@@ -241,10 +250,10 @@ class _BFloat16Linear(torch.autograd.Function):
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         hidden, weight = ctx.saved_tensors
         needs_hidden, needs_weight, needs_bias, _ = ctx.needs_input_grad
-        rounded = gradient.bfloat16()
+        rounded = filled(gradient, len(hidden), torch.bfloat16)
         with torch.autocast("cpu", enabled=False):
             return (
-                (rounded @ weight).to(ctx.of_hidden) if needs_hidden else None,
+                (rounded @ weight)[: ctx.count].to(ctx.of_hidden) if needs_hidden else None,
                 (rounded.t() @ hidden).float() if needs_weight else None,
                 gradient.sum(0).float() if needs_bias else None,
                 None,
@@ -267,12 +276,6 @@ _LARGEST_WEIGHTS: Final = (127, 63)
 _LARGEST_ROW_VALUE: Final = 255
 # A row's scale and zero follow its values, a float32 each; the weights there are 0.
 _TAIL: Final = 8
-# What lies between two products of so many rows stays in a core's cache.
-MOST_ROWS: Final = 128
-# oneDNN makes a kernel for each number of rows, in a third of a millisecond; so there are twelve.
-_SIZES: Final = (*range(8, 65, 8), 80, 96, 112, MOST_ROWS)
-#: By a number of rows, up to MOST_ROWS, how many are computed.
-SIZE_OF: Final = tuple(next(size for size in _SIZES if size >= n) for n in range(MOST_ROWS + 1))
 
 
 class Int8Linear:
@@ -305,7 +308,7 @@ class Int8Linear:
 
     def _of_few(self, hidden: Tensor) -> Tensor:
         count = hidden.shape[0]
-        size = SIZE_OF[count]
+        size = size_of(count)
         rows = self._round(hidden)  # (T, I + 8) uint8
         if size != count:
             # Rows past the end hold whatever the memory held, and nobody reads their products.

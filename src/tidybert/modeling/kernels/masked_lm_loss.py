@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from tidybert.modeling.kernels.linear import product
+from tidybert.modeling.kernels.sizes import size_of
 
 IGNORED: Final = -100
 """The label of a row that no loss reads."""
@@ -44,6 +45,10 @@ def masked_lm_loss(
     device = hidden.device.type
     mixed = torch.is_autocast_enabled(device)
     dtype = torch.get_autocast_dtype(device) if mixed else hidden.dtype
+    if device == "cpu":
+        missing = size_of(len(hidden)) - len(hidden)
+        labels = functional.pad(labels, (0, missing), value=IGNORED)
+        hidden = functional.pad(hidden, (0, 0, 0, missing))
     found = _Loss.apply(hidden, word_embeddings, bias, labels, dtype, torch.is_grad_enabled())  # type: ignore[no-untyped-call]
     return SummedLoss(*found)
 
@@ -76,6 +81,9 @@ class _Loss(torch.autograd.Function):
             )
             ctx.save_for_backward(of_hidden, of_embeddings, of_bias)
         size = max(_LEAST_ROWS, _PART.get(hidden.device.type, _PART["cpu"]) // len(bias))
+        if hidden.device.type == "cpu":
+            # So the rows that are left for the last part are of the list too.
+            size -= size % _LEAST_ROWS
         num_words = len(bias)
         missing = -num_words % _COLUMNS.get(hidden.device.type, 1)
         weight, offset = word_embeddings.to(dtype), bias.to(dtype)

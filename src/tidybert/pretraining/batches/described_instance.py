@@ -30,7 +30,7 @@ def describe_texts(
     encoding = tokenizer.encode(texts[0], texts[1] if len(texts) == 2 else None)
     ids = np.asarray(encoding.input_ids, np.int32)
     types = np.asarray(encoding.token_type_ids)
-    counts = [int((types == side).sum()) - 2 + side for side in range(len(texts))]
+    counts = [encoding.sequence_ids.count(side) for side in range(len(texts))]
     if len(ids) > max_seq_length:
         raise UsageError(
             f"{param('input')} has {len(ids):,} tokens; give "
@@ -38,6 +38,7 @@ def describe_texts(
         )
     if not all(counts):
         raise UsageError(f"{param('input')} is a text without a token")
+    starts = [encoding.sequence_ids.index(side) for side in range(len(texts))]
     key = random_bits(seed, epoch, Purpose.MASK_KEY, np.array([index]))
     masks = Masking(masking, tokenizer)
     masked = masks.mask(ids, np.array([len(ids)]), key)
@@ -53,8 +54,7 @@ def describe_texts(
                     masked.input_ids[start : start + count].tolist(), skip_special_tokens=False
                 ),
             }
-            # [CLS] is before A, and [SEP] before B.
-            for name, start, count in zip("AB", (1, counts[0] + 2), counts, strict=False)
+            for name, start, count in zip("AB", starts, counts, strict=False)
         ],
         "predictions": _predictions(tokenizer, masked.input_ids, masked.positions, masked.labels),
         "tokens": tokenizer.convert_ids_to_tokens(masked.input_ids),

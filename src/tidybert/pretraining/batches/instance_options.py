@@ -15,7 +15,7 @@ OBJECTIVES: Final = ("mlm+nsp", "mlm", "mlm+sop")
 NEXT_TOKEN: Final = "lm"
 """The objective of language models: every next token, and no mask."""
 MOST_PLACES: Final = 2**16
-"""The most tokens of a sequence, and the most sequences that are masked at once."""
+"""The most tokens of a sequence."""
 
 
 @dataclass(frozen=True)

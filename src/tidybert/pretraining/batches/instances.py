@@ -26,7 +26,6 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.rows import count_of
 from tidybert.pretraining.batches.instance_options import (
-    MOST_PLACES,
     NEXT_TOKEN,
     InstanceOptions,
     MaskingOptions,
@@ -367,11 +366,6 @@ class PretrainingInstances:
         """
         if self.is_causal:
             return next_token_batch(self.corpus, places, *self.tokenizer.vocabulary.text_bounds)
-        starts = range(0, max(1, len(places)), MOST_PLACES)
-        parts = [self._build(places[start : start + MOST_PLACES]) for start in starts]
-        return PretrainingBatch.join(parts)
-
-    def _build(self, places: Places) -> PretrainingBatch:
         cls = np.array([self.tokenizer.cls_token_id], self.corpus.dtype)
         sep = np.array([self.tokenizer.sep_token_id], self.corpus.dtype)
         lengths = self.lengths(places)

@@ -25,7 +25,6 @@ from tidybert.pretraining.batches.random_streams import (
     uniform,
 )
 from tidybert.tokenization import BertTokenizer
-from tidybert.tokenization.vocabulary import CONTINUATION
 
 MASK_SHARE: Final = 0.8
 """The share of the predicted tokens that become [MASK]."""
@@ -33,6 +32,8 @@ RANDOM_SHARE: Final = 0.1
 """The share that become a random token; the rest keep theirs."""
 # The sort key of a token or word: its sequence, 32 random bits, its place in the sequence.
 _PLACE_BITS = np.uint64(16)
+# Sequences that the 16 bits of a key tell apart.
+_BLOCK: Final = 2**16
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Masking:
         self._is_special = np.zeros(tokenizer.vocab_size, np.bool_)
         self._is_special[[tokenizer.cls_token_id, tokenizer.sep_token_id]] = True
         self._continues = np.array(
-            [token.startswith(CONTINUATION) for token in tokenizer.vocabulary.tokens]
+            [tokenizer.continues(token) for token in tokenizer.vocabulary.tokens]
         )
 
     def budgets(self, lengths: Array) -> Array:
@@ -87,7 +88,7 @@ class Masking:
         A sequence of n tokens gets round(n * predicted_share) predictions, at least one.  Whole
         words that do not fit into the rest of it are skipped.
         """
-        assert max(len(lengths), lengths.max(initial=0)) <= MOST_PLACES
+        assert lengths.max(initial=0) <= MOST_PLACES
         starts = np.cumsum(lengths) - lengths
         sequence = np.repeat(np.arange(len(lengths)), lengths)
         units = self._units(input_ids, sequence, starts)
@@ -174,8 +175,10 @@ def _shuffled(units: _Units, keys: Bits) -> tuple[Array, Array, Array]:
     draws = random_bits(Purpose.MASK_ORDER, keys[units.sequence], units.place)
     number = (np.arange(len(draws)) - first[units.sequence]).astype(np.uint64)
     key = units.sequence.astype(np.uint64) << np.uint64(48)
-    key |= (draws >> np.uint64(32)) << _PLACE_BITS
-    # Sorting numbers that hold their places is several times as fast as argsort.
-    key = np.sort(key | number)
+    key |= (draws >> np.uint64(32)) << _PLACE_BITS | number
+    blocks = np.searchsorted(units.sequence, range(_BLOCK, len(keys), _BLOCK))
+    for block in np.split(key, blocks):
+        # Sorting numbers that hold their places is several times as fast as argsort.
+        block.sort()
     order = (key & np.uint64(MOST_PLACES - 1)).astype(np.int64) + np.repeat(first, counts)
     return order, first, counts

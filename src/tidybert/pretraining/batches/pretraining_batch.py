@@ -84,27 +84,6 @@ class PretrainingBatch:
     next_sentence_label: Array | None
     words: str = "mlm"
 
-    @staticmethod
-    def join(parts: "Sequence[PretrainingBatch]") -> "PretrainingBatch":
-        """One batch of the instances of all parts; one part is given back as it is."""
-        if len(parts) == 1:
-            return parts[0]
-        rows = np.cumsum([0, *(len(part.input_ids) for part in parts)]).tolist()
-        labels = [part.next_sentence_label for part in parts]
-        return PretrainingBatch(
-            input_ids=np.concatenate([part.input_ids for part in parts]),
-            token_type_ids=np.concatenate([part.token_type_ids for part in parts]),
-            lengths=np.concatenate([part.lengths for part in parts]),
-            masked_lm_positions=np.concatenate(
-                [part.masked_lm_positions + row for part, row in zip(parts, rows, strict=False)]
-            ),
-            masked_lm_labels=np.concatenate([part.masked_lm_labels for part in parts]),
-            next_sentence_label=np.concatenate([each for each in labels if each is not None])
-            if labels[0] is not None
-            else None,
-            words=parts[0].words,
-        )
-
     def parts(self, sizes: Sequence[int]) -> "list[PretrainingBatch]":
         """Split into consecutive batches of ``sizes`` instances."""
         ends = np.cumsum([0, *sizes])

@@ -6,7 +6,6 @@ address.  The model's task decides the shape of the answer; a MODEL without a ta
 
 from collections.abc import Callable, Iterable, Set
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from typing import Annotated, Any, Final, Literal
 
@@ -48,7 +47,7 @@ from tidybert.tasks.answer import (
     TaskAnswer,
 )
 from tidybert.tasks.tags.tag_files import split_text
-from tidybert.tokenization.tokenizer import Encoding
+from tidybert.tokenization.tokenizer import BertTokenizer, LibraryTokenizer
 from tidybert.tokenization.vocabulary import CONTINUATION, UNK_TOKEN
 
 router = APIRouter(tags=["pipelines"])
@@ -137,7 +136,7 @@ def _labels(asked: AskedModel, given: Any, answer: TaskAnswer, parameters: Param
 
 def _entities(asked: AskedModel, given: Any, answer: Tagged, parameters: Parameters) -> Any:
     """{"entity_group", "score", "word", "start", "end"} of each entity."""
-    return entity_groups(answer, given, partial(asked.tokenize, add_special_tokens=False))
+    return entity_groups(answer, given, asked.model.tokenizer)
 
 
 def _spans(asked: AskedModel, given: Any, answer: Answered, parameters: Parameters) -> Any:
@@ -187,9 +186,7 @@ def answers_to_question(
     return spans[:top_k]
 
 
-def entity_groups(
-    answer: Tagged, text: str, encode: Callable[[str], Encoding]
-) -> list[dict[str, Any]]:
+def entity_groups(answer: Tagged, text: str, tokenizer: BertTokenizer) -> list[dict[str, Any]]:
     """{"entity_group", "score", "word", "start", "end"} of each group of words with one tag.
 
     A group is an entity where tags mark entities, and else the neighbouring words with the same
@@ -197,13 +194,13 @@ def entity_groups(
 
     Args:
         text: the text as it was given.
-        encode: tokenises a text without special tokens, for "word".
+        tokenizer: the model's, for "word".
     """
     return [
         {
             "entity_group": name,
             "score": score,
-            "word": joined_pieces(encode(text[start:end]), text[start:end]),
+            "word": joined_pieces(tokenizer, text[start:end]),
             "start": start,
             "end": end,
         }
@@ -211,9 +208,12 @@ def entity_groups(
     ]
 
 
-def joined_pieces(encoding: Encoding, text: str) -> str:
+def joined_pieces(tokenizer: BertTokenizer, text: str) -> str:
     """The pieces of a text as transformers joins them: a space before each word, as the model reads
     it (lower-cased by an uncased model); an unknown word is as in the text."""
+    encoding = tokenizer.encode(text, add_special_tokens=False)
+    if isinstance(tokenizer, LibraryTokenizer):
+        return tokenizer.decode(encoding.input_ids).strip()
     joined = ""
     for token, (start, end) in zip(encoding.tokens, encoding.offset_mapping, strict=True):
         if token.startswith(CONTINUATION):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
 from typing import Annotated, Final
 
@@ -43,12 +44,17 @@ class SearchBody(Body):
         int | None,
         Field(ge=1, description="How many of the nearest texts it reads. If not set: 50."),
     ] = None
+    where: Annotated[
+        str | list[str] | None,
+        Field(description="Search only in texts with label=billing; also !=, <, <=, > and >=."),
+    ] = None
+    exact: Annotated[bool, Field(description="Compare with every vector, also of many.")] = False
     truncate: Truncate = False
 
 
 @router.post("/search", summary="Find the texts of the index that are nearest to a query")
 async def search(body: SearchBody, request: Request) -> JsonAnswer:
-    """A list of hits for each query: position, row, text, columns and score, a cosine.
+    """A list of hits for each query: position, row, text, columns, id and score, a cosine.
 
     With ``rerank`` each hit also has rerank_score, and rerank_truncated where that model read only
     the start of query and text.
@@ -84,9 +90,11 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
         pooling=index.settings["pooling"],
         prompt_name=asked.model.form.query_prompt_name,
     )
-    hits = await asyncio.get_running_loop().run_in_executor(
-        _THREAD, index.nearest, found.vectors, wanted
+    search = partial(
+        index.nearest, found.vectors, wanted, where=body.where or None, exact=body.exact
     )
+    with as_refusals("where"):
+        hits = await asyncio.get_running_loop().run_in_executor(_THREAD, search)
     if judge is not None:
         hits = [each[:count] for each in await _reranked(*judge, queries, hits)]
     answers = [[hit.to_dict() for hit in each] for each in hits]

@@ -35,11 +35,10 @@ from tidybert.tasks.questions.span_answers import (
     fit_span_temperature,
     right_texts,
 )
-from tidybert.tasks.targets import Target
+from tidybert.tasks.targets import Explained, Target
 from tidybert.tasks.task import Task, labels_of, softmax_divergence
 from tidybert.tasks.task_options import QuestionOptions
 from tidybert.tokenization import BertTokenizer
-from tidybert.tokenization.tokenizer import Encoding
 
 # These fit the temperature well enough; each has thousands of possible answers.
 CALIBRATION_QUESTIONS: Final = 500
@@ -219,18 +218,11 @@ class QuestionAnswering(Task[QuestionExample]):
         ours, theirs = (_padded(each, batch).transpose(1, 2) for each in (outputs, taught))
         return softmax_divergence(ours, theirs, temperature).mean(1)
 
-    def target(
-        self,
-        logits: Tensor,
-        encoding: Encoding,
-        features: Features,
-        label: str | None,
-        piece: int | None,
-    ) -> Target:
+    def target(self, asked: Explained) -> Target:
         """The sum of the start and end logits of the answer."""
-        if label is not None:
+        if asked.label is not None:
             raise UsageError(f"{param('target')}: a question's own answer is explained")
-        values = logits.float().numpy()
+        values, encoding = asked.logits.float().numpy(), asked.encoding
         inside = np.array([side == 1 for side in encoding.sequence_ids])
         # Pairs of a start and an end that is not before it, both in the text.
         sums = values[:, None, 0] + values[None, :, 1]

@@ -21,8 +21,6 @@ from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.tokenizer import Encoding
 
-NUM_SPECIAL: Final = 3
-
 Ints = npt.NDArray[np.int32]
 Bools = npt.NDArray[np.bool_]
 
@@ -79,14 +77,16 @@ class ContextWindow:
         return first + shift, last + shift
 
 
-def check_lengths_fit(max_seq_length: int, max_query_length: int, doc_stride: int | None) -> None:
+def check_lengths_fit(
+    max_seq_length: int, max_query_length: int, num_special: int, doc_stride: int | None
+) -> None:
     """Raise UsageError where windows beside the longest question have no room or skip tokens."""
-    room = max_seq_length - max_query_length - NUM_SPECIAL
+    room = max_seq_length - max_query_length - num_special
     if room < 1:
         raise UsageError(
             f"{param('max_seq_length', max_seq_length)} leaves no room for text beside a question "
-            f"of {param('max_query_length', max_query_length)} and {NUM_SPECIAL} special tokens: "
-            f"give at least {max_query_length + NUM_SPECIAL + 1}, or a lower "
+            f"of {param('max_query_length', max_query_length)} and {num_special} special tokens: "
+            f"give at least {max_query_length + num_special + 1}, or a lower "
             f"{param('max_query_length')}"
         )
     check_windows(room, doc_stride)
@@ -104,7 +104,8 @@ def question_features(
     The end of a question longer than ``max_query_length`` is cut, which is what ``truncated`` says:
     the text is always read whole.
     """
-    check_lengths_fit(max_seq_length, max_query_length, doc_stride)
+    special, before = tokenizer.layout.num_special(2), tokenizer.layout.num_before(2)
+    check_lengths_fit(max_seq_length, max_query_length, special, doc_stride)
     questions = tokenizer.encode_batch([one.question for one in examples], add_special_tokens=False)
     contexts: dict[str, tuple[Ints, ContextTokens]] = {}
     features = []
@@ -115,14 +116,14 @@ def question_features(
             contexts[example.context] = ids, ContextTokens.of(encoding)
         ids, tokens = contexts[example.context]
         kept = question[:max_query_length]
-        first_row = len(kept) + 2
-        windows = windows_of(len(ids), max_seq_length - len(kept) - NUM_SPECIAL, doc_stride)
+        first_row = len(kept) + before
+        windows = windows_of(len(ids), max_seq_length - len(kept) - special, doc_stride)
         owners = most_context(windows)
         for window, (begin, stop) in enumerate(windows):
             features.append(
                 Features(
                     *sequence(tokenizer, [kept, ids[begin:stop]]),
-                    num_tokens=len(question) + len(ids) + NUM_SPECIAL,
+                    num_tokens=len(question) + len(ids) + special,
                     truncated=len(question) > max_query_length,
                     example=number,
                     place=ContextWindow(

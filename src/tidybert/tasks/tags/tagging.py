@@ -45,11 +45,10 @@ from tidybert.tasks.tags.tag_files import (
     shown_entities,
     untagged,
 )
-from tidybert.tasks.targets import Target, class_target
+from tidybert.tasks.targets import Explained, Target, class_target
 from tidybert.tasks.task import Task, refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import WindowOptions
 from tidybert.tokenization import BertTokenizer
-from tidybert.tokenization.tokenizer import Encoding
 
 # Features of tagged sentences: windows over the pieces of words, and where each word is read.
 #
@@ -58,8 +57,6 @@ from tidybert.tokenization.tokenizer import Encoding
 # A word is represented by the first of its pieces (paper, sections 5.3 and 5.4).  A sentence longer
 # than the model reads is read in windows that overlap, and each word in the one that shows most of
 # its surroundings, so that nothing is cut off and each word counts once.
-
-SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +87,7 @@ def tagged_features(
     that answers for no word is left out; an example without words has one Features.  Raises
     UsageError as ``check_windows``, and the tokenizer's TextError.
     """
-    room = max_seq_length - SPECIAL_TOKENS
+    room = max_seq_length - tokenizer.layout.num_special(1)
     check_windows(room, doc_stride)
     pieces = iter(
         tokenizer.encode_batch(
@@ -120,7 +117,7 @@ def _windows(
     ends = np.cumsum([len(each) for each in pieces], dtype=np.int64)
     firsts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(pieces)]
     ids = np.concatenate([np.empty(0, dtype=np.int32), *pieces])
-    windows = windows_of(len(ids), room, doc_stride)
+    windows, before = windows_of(len(ids), room, doc_stride), tokenizer.layout.num_before(1)
     owners = most_context(windows)[firsts]
     for window, (first, last) in enumerate(windows):
         words = np.flatnonzero(owners == window)
@@ -128,9 +125,9 @@ def _windows(
             continue
         yield Features(
             *sequence(tokenizer, [ids[first:last]]),
-            num_tokens=len(ids) + SPECIAL_TOKENS,
+            num_tokens=len(ids) + tokenizer.layout.num_special(1),
             example=number,
-            place=WordPlaces(words, firsts[words] - first + 1, int(silent[words].sum())),
+            place=WordPlaces(words, firsts[words] - first + before, int(silent[words].sum())),
             weight=float(len(words)),
         )
 
@@ -456,22 +453,15 @@ class Tagging(Task[TaggedExample]):
         starts = np.cumsum([len(one.place.words) for one in batch.features[:-1]]).tolist()
         return torch.stack([each.sum() / max(1, len(each)) for each in words.tensor_split(starts)])
 
-    def target(
-        self,
-        logits: Tensor,
-        encoding: Encoding,
-        features: Features,
-        label: str | None,
-        piece: int | None,
-    ) -> Target:
+    def target(self, asked: Explained) -> Target:
         """The tag of one word, which the model reads at the word's first piece."""
-        if piece is None:
+        if asked.piece is None:
             raise UsageError(
                 f"the model tags each word: name the characters of one with {param('at')}, such as "
                 "(0, 5)"
             )
-        row = max(row for row in features.place.rows.tolist() if row <= piece)
-        chosen = self.chosen_label(label, logits[row])
+        row = max(row for row in asked.features.place.rows.tolist() if row <= asked.piece)
+        chosen = self.chosen_label(asked.label, asked.logits[row])
         return class_target(self.names[chosen], chosen, self.temperature, (row,))
 
     def calibrated(self, answers: TagAnswers) -> Self:

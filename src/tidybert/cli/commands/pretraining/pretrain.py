@@ -10,7 +10,7 @@ import typer
 
 from tidybert.cli import flags
 from tidybert.cli.flags import take_branch, takes
-from tidybert.cli.output import SHELL, clock, note, print_json, print_table
+from tidybert.cli.output import SHELL, note, print_json, print_table
 from tidybert.errors import TidyBertError, in_shell
 from tidybert.options import option, values_of
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
@@ -20,6 +20,7 @@ from tidybert.storage.model_files import CURVES_FILE
 from tidybert.storage.output_lock import output_lock
 from tidybert.system.cores import load_note
 from tidybert.system.reporter import Reporter
+from tidybert.system.terminal import clock
 
 if TYPE_CHECKING:
     from tidybert.training.reports import StepReport, TrainingResult

@@ -149,7 +149,7 @@ export const attention = {
       select("layer", "Layer", Array.from({ length: found.layers }, (_, each) => [each + 1, each + 1]), chosen.layer, (value) => view.set({ layer: value })),
       select("head", "Head", Array.from({ length: found.heads }, (_, each) => [each + 1, each + 1]), chosen.head, (value) => view.set({ head: value })),
       choice("as", "Picture", [["matrix", "Matrix"], ["lines", "Lines"]], asLines ? "lines" : "matrix", (value) => view.set({ as: value === "lines" ? value : null })),
-      choice("special", "[CLS] and [SEP]", [["shown", "[CLS] and [SEP] shown"], ["hidden", "hidden"]], special ? "shown" : "hidden", (value) => view.set({ ...clear, special: value === "hidden" ? value : null })),
+      choice("special", "special tokens", [["shown", "special tokens shown"], ["hidden", "hidden"]], special ? "shown" : "hidden", (value) => view.set({ ...clear, special: value === "hidden" ? value : null })),
       found.has_pair ? choice("part", "Part", [["all", "All"], ["ab", "A → B"], ["ba", "B → A"]], part, (value) => view.set({ ...clear, part: value === "all" ? null : value })) : null,
       choice("causal", "Causal mask", [["no", "Both directions"], ["yes", "With the causal mask"]], causal ? "yes" : "no", (value) => view.set({ causal: value === "yes" ? value : null })));
     const notes = [

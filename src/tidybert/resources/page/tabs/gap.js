@@ -21,7 +21,7 @@ export const gap = {
       words.map((word, at) => el("button", {
         type: "button", class: "piece", id: `word-${at}`, "aria-pressed": String(at === hidden),
         on: { click: () => view.set({ word: at }) },
-      }, el("span", { dir: "auto" }, at === hidden ? "[MASK] ".repeat(found.masks.length).trim() : word))));
+      }, el("span", { dir: "auto" }, at === hidden ? `${found.mask} `.repeat(found.masks.length).trim() : word))));
     const towards = view.values.towards ?? "from";
     const change = found.change[towards];
     const most = Math.max(0.01, ...change.flat().map(Math.abs));
