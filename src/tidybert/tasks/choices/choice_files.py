@@ -124,7 +124,7 @@ def _rows(
             if isinstance(row, Problem):
                 yield row
                 continue
-            made = _example(*row, report, of_cells)
+            made = _example(row[0], row[1], report, of_cells)
             if report.keep_columns and not isinstance(made, Problem):
                 made = replace(made, columns=row[1])
             yield made
