@@ -5,7 +5,8 @@ Label Studio's JSON has ``data`` and ``annotations``; doccano's has [start, end,
 "entities" with spans, "label" with what was chosen.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,8 @@ _KEYS: Final = {
     "label": ("label", "type", "labels"),
     "text": ("text",),
 }
+_OF_SPAN: Final = ("start", "end", "labels", "text")
+_BRAT: Final = re.compile(r"T[^\t]*\t(\S+) ([0-9]{1,9}) ([0-9]{1,9})(?:\t(.*?))?\r?")
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -117,15 +120,11 @@ def _label_studio_result(result: object) -> dict[str, Any]:
     for each in result:
         value = each.get("value") if isinstance(each, dict) else None
         if isinstance(value, dict) and "labels" in value:
-            spans.append(
-                {key: value[key] for names in _KEYS.values() for key in names if key in value}
-            )
+            spans.append({key: each for key, each in value.items() if key in _OF_SPAN})
         elif isinstance(value, dict) and isinstance(value.get("choices"), list):
             chosen.setdefault(str(each.get("from_name")), []).extend(value["choices"])
-    spans.sort(key=str)
-    if len(chosen) > 1:
-        return {"entities": spans, **chosen}
-    return {"entities": spans, "label": next(iter(chosen.values()), None)}
+    label = {"label": next(iter(chosen.values()), None)}
+    return {"entities": sorted(spans, key=str), **(chosen if len(chosen) > 1 else label)}
 
 
 def brat_records(path: str, report: ReadReport) -> Iterator[Record | Problem]:
@@ -142,25 +141,19 @@ def brat_records(path: str, report: ReadReport) -> Iterator[Record | Problem]:
         except DataError as error:
             yield Problem(number, error.message)
             continue
-        marks: list[Mapping[str, object]] = []
+        marks = []
         problem = None
         for at, line in enumerate(lines, start=1):
-            if not line.startswith("T"):
-                others += bool(line.strip())
-                continue
-            _, place, covered = [*line.rstrip("\r").split("\t", 2), "", ""][:3]
-            words = place.split()
-            if ";" in place:
-                problem = f"{file}:{at}: a span of several parts; a word has only one tag"
-            elif len(words) != 3 or not all(one.isdecimal() for one in words[1:]):
-                problem = f"{file}:{at}: expected a tab, a label, a start and an end"
+            if found := _BRAT.fullmatch(line):
+                label, start, end, part = found.groups()
+                marks.append({"label": label, "start": int(start), "end": int(end), "text": part})
+            elif line.startswith("T"):
+                expected = "a tab, a label, one start and one end are expected"
+                problem = problem or f"{file}:{at}: {expected}; a word has only one tag"
             else:
-                mark = {"label": words[0], "start": int(words[1]), "end": int(words[2])}
-                marks.append(mark | {"text": covered})
-        if problem:
-            yield Problem(number, problem)
-        else:
-            yield number, {"text": text, "entities": marks, "file": file.name}
+                others += bool(line.strip())
+        record = {"text": text, "entities": marks, "file": file.name}
+        yield Problem(number, problem) if problem else (number, record)
     if others:
         report.notes.append(
             f"{count_of(others, 'line')} of relations, events, attributes or notes not read"

@@ -64,7 +64,7 @@ def _parquet(path: str, opened: Opener | None) -> Iterator[Any]:
     import pyarrow.parquet as pq
 
     with (
-        _arrow_errors(path, "Parquet"),
+        _arrow_errors(path, "a Parquet"),
         opened() if opened else open_regular(path) as stream,
         pq.ParquetFile(stream) as file,
     ):
@@ -84,7 +84,7 @@ def arrow_columns(path: str, report: ReadReport) -> Columns:
     def rows(wanted: Sequence[str]) -> Iterator[Record]:
         number = 0
         for file in files:
-            with _arrow(file) as (_, batches), _arrow_errors(file, "Arrow"):
+            with _arrow(file) as (_, batches), _arrow_errors(file, "an Arrow"):
                 for batch in batches:
                     # Only a check of all buffers makes the content of foreign ones safe.
                     batch.validate(full=True)
@@ -107,7 +107,7 @@ def _arrow(path: str) -> Iterator[tuple[Any, Iterator[Any]]]:
             check_unpacked(total, size, path)
             yield batch
 
-    with _arrow_errors(path, "Arrow"), open_regular(path) as stream:
+    with _arrow_errors(path, "an Arrow"), open_regular(path) as stream:
         size = stream.seek(0, io.SEEK_END)
         stream.seek(0)
         if stream.peek(6)[:6] == b"ARROW1":
@@ -123,13 +123,12 @@ def _arrow(path: str) -> Iterator[tuple[Any, Iterator[Any]]]:
 def _arrow_errors(path: str, kind: str) -> Iterator[None]:
     import pyarrow as pa
 
-    article = "an" if kind == "Arrow" else "a"
     try:
         yield
     except MemoryError:
         raise
     except (pa.ArrowException, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not {article} {kind} file that can be read: {error}") from error
+        raise DataError(f"{path}: not {kind} file that can be read: {error}") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {os_reason(error)}") from error
 
@@ -142,11 +141,8 @@ def _files_of(folder: Path) -> list[str]:
         shown = ", ".join(repr(str(folder / each)) for each in known[:5])
         raise DataError(f"{folder}: it holds several data sets: name one of {shown}")
     files = read_json_object(folder / STATE_FILE, error=DataError).get("_data_files")
-    names = (
-        [each.get("filename") for each in files if isinstance(each, dict)]
-        if isinstance(files, list)
-        else []
-    )
+    listed = files if isinstance(files, list) else []
+    names = [each.get("filename") for each in listed if isinstance(each, dict)]
     if not names or not all(isinstance(one, str) and Path(one).name == one for one in names):
         raise DataError(f"{folder / STATE_FILE}: '_data_files' names no files of this folder")
     return [str(folder / str(name)) for name in names]

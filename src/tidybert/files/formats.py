@@ -4,7 +4,7 @@
 examples reads, and ``source`` opens a file in its own.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -72,39 +72,38 @@ def _objects(stream: Any, report: ReadReport) -> Iterator[Record | Problem]:
 _TABLE: Final = (*ROLES, "header", "delimiter", "quoting", "skip_rows")
 FORMATS: Final[Mapping[str, FileFormat]] = {
     "csv": FileFormat(
-        "cells between commas, or between what each row shows (Excel's semicolons)",
+        "cells between commas, or what each row shows",
         (".csv",), "cells", partial(delimited_rows, file_format="csv"), _TABLE,
     ),
     "tsv": FileFormat(
-        "cells between tabs; also Excel's Unicode text",
+        "cells between tabs, as Excel's Unicode text",
         (".tsv",), "cells", partial(delimited_rows, file_format="tsv"), _TABLE,
     ),
     "sheet": FileFormat(
-        "a spreadsheet, with the extra `sheets`",
+        "a spreadsheet",
         WORKBOOKS, "cells", sheet_rows, (*ROLES, "header", "skip_rows", "sheet"), by_path=True,
     ),
-    "jsonl": FileFormat("one JSON object a line", (".jsonl", ".ndjson"), "objects", _objects),
+    "jsonl": FileFormat(
+        "a JSON object a line, also doccano's", (".jsonl", ".ndjson"), "objects", _objects
+    ),
     "json": FileFormat(
-        "one JSON array or object of objects; pandas' `to_json()`; Label Studio's export",
+        "a JSON array or object of objects, `to_json()`, Label Studio",
         (".json",), "objects", _objects,
     ),
-    "parquet": FileFormat(
-        "Parquet", (".parquet",), "columns", parquet_columns, by_path=True
-    ),
+    "parquet": FileFormat("Parquet", (".parquet",), "columns", parquet_columns, by_path=True),
     "arrow": FileFormat(
-        "Feather, Arrow, or the folder that `save_to_disk` of datasets writes",
+        "Arrow, Feather, the folder of `save_to_disk`",
         (".arrow", ".feather"), "columns", arrow_columns, by_path=True,
     ),
     "folder": FileFormat(
-        "a folder with a text a file, in a folder a class", (), "objects", folder_records,
-        by_path=True,
+        "a text a file, in a folder a class", (), "objects", folder_records, by_path=True
     ),
     "brat": FileFormat(
-        "brat's annotations beside the texts (`a.ann`, `a.txt`), or a folder of them",
+        "brat, beside `.txt`, or a folder of these",
         (".ann",), "objects", brat_records, by_path=True,
     ),
-    "text": FileFormat("one text a line", (".txt",), "lines", plain_lines, ()),
-    "label-text": FileFormat("a label, a space and a text a line", (), "lines", plain_lines, ()),
+    "text": FileFormat("a text a line", (".txt",), "lines", plain_lines, ()),
+    "label-text": FileFormat("label, space, text", (), "lines", plain_lines, ()),
 }  # fmt: skip
 
 _ARCHIVES: Final = (".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
@@ -244,20 +243,20 @@ def _suffix(path: str) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """The rows of a file or of memory, in their shape; ``names``: of columns that have some."""
+    """The rows of a file or of memory, as a format of this shape gives them."""
 
     shape: Shape
     rows: Any
-    names: Sequence[str] = ()
 
-    def records(self, report: ReadReport) -> Iterator[Record | Problem]:
-        """The rows of any shape but lines as objects."""
+    def records(self, report: ReadReport) -> Iterator[Any]:
+        """The rows of any shape but lines as objects, each a Record or a Problem."""
         if self.shape == "cells":
-            return header_records(self.rows, report)
-        found: Iterator[Record | Problem] = (
-            self.rows(self.names) if self.shape == "columns" else self.rows
-        )
-        return found
+            yield from header_records(self.rows, report)
+        elif self.shape == "columns":
+            names, rows = self.rows
+            yield from rows(names)
+        else:
+            yield from self.rows
 
 
 @contextmanager
@@ -266,10 +265,9 @@ def source(report: ReadReport, formats: FileFormats) -> Iterator[Source]:
     memory = report.memory
     if memory is not None:
         refuse_flags(report, *formats.refused)
-        if memory.names is None:
-            yield Source("objects", memory.records())
-        else:
-            yield Source("columns", memory.records, memory.names)
+        has_names = memory.names is not None
+        columns = (memory.names, memory.records)
+        yield Source("columns", columns) if has_names else Source("objects", memory.records())
         return
     path = report.path
     report.format = formats.of(path, report.options)
@@ -278,8 +276,7 @@ def source(report: ReadReport, formats: FileFormats) -> Iterator[Source]:
         return
     with open_bytes(path) as stream:
         if not report.format and formats.judge is not None:
-            name, judged_by = formats.judge(stream.peek(1), report)
-            report.guess_format(name, judged_by)
+            report.guess_format(*formats.judge(stream.peek(1), report))
         is_open = report.format == "text" and report.options.format is None
         if is_open and "tsv" in formats.names and (report.need_label or utf16_mark(stream)):
             _judge_text(stream, report)
@@ -290,20 +287,12 @@ def _opened(opened: Any, report: ReadReport, formats: FileFormats) -> Source:
     found = formats.rows[report.format]
     of_format = [name for name in (*ROLES, *TABLE_FLAGS) if name not in found.flags]
     refuse_flags(report, *formats.refused, *of_format)
-    if found.by_path and report.path == "-":
+    if found.by_path and (report.path == "-" or report.path.lower().endswith(".gz")):
         raise UsageError(
-            f"{param('format', report.format)} cannot be read from standard input; name a file"
+            f"{report.path}: {param('format', report.format)} cannot be read from standard input "
+            "or packed; name a file"
         )
-    if found.by_path and report.path.lower().endswith(".gz"):
-        raise UsageError(
-            f"{report.path}: {report.format} is compressed within; unpack this file first"
-        )
-    rows = found.read(opened, report)
-    return (
-        Source(found.shape, *reversed(rows))
-        if found.shape == "columns"
-        else Source(found.shape, rows)
-    )
+    return Source(found.shape, found.read(opened, report))
 
 
 def _judge_text(stream: Any, report: ReadReport) -> None:

@@ -23,7 +23,7 @@ from tidybert.files.text_lines import check_unpacked
 from tidybert.storage.limits import SHEET_BYTES, SHEET_MEMORY
 from tidybert.storage.opening import open_regular
 
-WORKBOOKS: Final = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+WORKBOOKS: Final = (".xlsx", ".xls", ".ods")
 
 
 def sheet_rows(path: str, report: ReadReport) -> Iterator[CellsRow]:

@@ -78,7 +78,7 @@ def text_values(report: ReadReport) -> Iterator[Values | Problem]:
         if found.shape == "cells":
             yield from delimited_values(found.rows, report)
         elif found.shape == "columns":
-            yield from column_values(found.names, found.rows, report)
+            yield from column_values(found.rows[0], found.rows[1], report)
         elif found.shape == "lines":
             yield from line_values(found.rows, report)
         else:

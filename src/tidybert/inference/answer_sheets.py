@@ -4,18 +4,20 @@ A CSV or an .xlsx can only be written once all columns are known: until then the
 of JSON in the part of the file, and a stopped run goes on as any other.
 """
 
+import codecs
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from tidybert.errors import LimitError, UsageError, param
-from tidybert.files.rows import count_of
 from tidybert.inference.answer_files import AnswerForm
 from tidybert.storage.atomic_files import atomic_file, atomic_write_bytes
 from tidybert.storage.json_objects import plain_json
@@ -28,8 +30,6 @@ _SHEET_ROWS: Final = 1_048_575
 _SHEET_COLUMNS: Final = 16_384
 _SHEET_CHARACTERS: Final = 32_767
 
-Rows = Iterator[list[Any]]
-
 
 @dataclass(frozen=True)
 class TableForm(AnswerForm):
@@ -38,122 +38,109 @@ class TableForm(AnswerForm):
     Args:
         top_k: keeps the scores of the likeliest classes alone.
         shown: gives the texts of an example that has no columns.
-        delimiter: gives the character between the cells of a CSV, that of the input.
+        delimiter: gives the character between the cells of a CSV, that of the input; None for
+            a workbook of Excel.
     """
 
     top_k: int | None = None
     shown: Callable[[Any], Sequence[str]] = lambda example: ()
-    delimiter: Callable[[], str] = lambda: ","
+    delimiter: Callable[[], str] | None = None
 
     def piece(self, examples: Sequence[Any], answers: Sequence[Any], num_done: int) -> str:
-        lines: list[str] = []
-        for example, answer in zip(examples, answers, strict=True):
+        lines = []
+        pairs = zip(examples, answers, strict=True)
+        for number, (example, answer) in enumerate(pairs, num_done + 1):
             found = TaskAnswer.of(answer)
             if self.top_k is not None and isinstance(found, LabelledAnswer):
                 found = found.likeliest(self.top_k)
             columns = example.columns
             if columns is None:
                 columns = dict(zip(("text", "text_pair"), self.shown(example), strict=False))
-            given = {name: _cell(value) for name, value in columns.items()}
-            self.check(given, num_done + len(lines) + 1)
-            row = {name: _cell(value) for name, value in found.row().items()}
+            given, row = (
+                {name: _cell(value) for name, value in cells.items()}
+                for cells in (columns, found.row())
+            )
+            if self.delimiter is None:
+                _check_cells(given, number)
             lines.append(json.dumps(plain_json([given, row]), default=str) + "\n")
         return "".join(lines)
-
-    def check(self, row: Mapping[str, Any], number: int) -> None:
-        """Raise LimitError for a row that the file could not hold."""
 
     def make(self, file: GrowingFile, target: Path) -> None:
         file.close()
         given: dict[str, None] = {}
         answered: dict[str, None] = {}
         for columns, answer in _lines(file.path):
-            given.update(dict.fromkeys(columns))
-            answered.update(dict.fromkeys(answer))
+            given |= dict.fromkeys(columns)
+            answered |= dict.fromkeys(answer)
         heads = [f"predicted_{name}" if name in given else name for name in answered]
-
-        def rows() -> Rows:
-            yield [*given, *heads]
-            for columns, answer in _lines(file.path):
-                yield [*map(columns.get, given), *map(answer.get, answered)]
-
-        self.save(rows(), target)
-
-    def save(self, rows: Rows, target: Path) -> None:
-        """Write the header and the rows, whole."""
-        # Excel takes a CSV for UTF-8 where the mark says so.
-        begin, delimiter = "\ufeff", self.delimiter()
-        with atomic_file(target) as partial:
-            file = GrowingFile(partial, 0, shown=target)
-            try:
-                for row in rows:
-                    text = io.StringIO(newline="")
-                    csv.writer(text, delimiter=delimiter).writerow(map(_spelt, row))
-                    file.write(f"{begin}{text.getvalue()}".encode())
-                    begin = ""
-                file.sync()
-            finally:
-                file.close()
-
-
-class SheetForm(TableForm):
-    """A workbook of Excel with one sheet."""
-
-    def check(self, row: Mapping[str, Any], number: int) -> None:
-        advice = f"name an {param('out')} that ends in .csv"
-        if number > _SHEET_ROWS or len(row) > _SHEET_COLUMNS:
-            raise LimitError(
-                f"a sheet of Excel holds {_SHEET_ROWS:,} rows of {_SHEET_COLUMNS:,} cells; {advice}"
-            )
-        for name, cell in row.items():
-            if isinstance(cell, str) and len(cell) > _SHEET_CHARACTERS:
-                length = count_of(len(cell), "character")
-                raise LimitError(
-                    f"example {number}: {name!r} has {length}, and a cell of Excel holds "
-                    f"{_SHEET_CHARACTERS:,}; {advice}"
-                )
-
-    def save(self, rows: Rows, target: Path) -> None:
-        import xlsxwriter
-
-        content = io.BytesIO()
-        # Text stays text: no formula, no link, no number is made of it.
-        book = xlsxwriter.Workbook(
-            content, {"in_memory": True, "strings_to_formulas": False, "strings_to_urls": False}
+        head: list[Any] = [*given, *heads]
+        cells = (
+            [*map(columns.get, given), *map(answer.get, answered)]
+            for columns, answer in _lines(file.path)
         )
-        book.set_properties({"created": datetime(2000, 1, 1)})
-        sheet = book.add_worksheet()
-        for number, row in enumerate(rows):
-            for at, cell in enumerate(row):
-                if isinstance(cell, str):
-                    sheet.write_string(number, at, cell)
-                elif cell is not None:
-                    sheet.write(number, at, cell)
-        book.close()
-        atomic_write_bytes(target, content.getvalue())
+        table_rows = chain([head], cells)
+        if self.delimiter is None:
+            atomic_write_bytes(target, _workbook(table_rows))
+            return
+        with atomic_file(target) as partial, closing(GrowingFile(partial, 0, target)) as table:
+            # Excel takes a CSV for UTF-8 where the mark says so.
+            table.write(codecs.BOM_UTF8)
+            for row in table_rows:
+                text = io.StringIO(newline="")
+                writer = csv.writer(text, delimiter=self.delimiter())
+                writer.writerow(map(_spelt, row))
+                table.write(text.getvalue().encode())
+            table.sync()
 
 
-def table_form(
-    target: Path | None, top_k: int | None, shown: Callable[[Any], Sequence[str]], delimiter: Any
-) -> TableForm | None:
-    """The form of a file with this suffix; None for one that is no table."""
+def _check_cells(row: Mapping[str, Any], number: int) -> None:
+    """Raise LimitError for a row that a sheet of Excel could not hold."""
+    advice = f"name an {param('out')} that ends in .csv"
+    if number > _SHEET_ROWS or len(row) > _SHEET_COLUMNS:
+        raise LimitError(
+            f"a sheet of Excel holds {_SHEET_ROWS:,} rows of {_SHEET_COLUMNS:,} cells; {advice}"
+        )
+    for name, cell in row.items():
+        if isinstance(cell, str) and len(cell) > _SHEET_CHARACTERS:
+            raise LimitError(
+                f"example {number}: {name!r} has {len(cell):,} characters, and a cell of Excel "
+                f"holds {_SHEET_CHARACTERS:,}; {advice}"
+            )
+
+
+def _workbook(rows: Iterable[list[Any]]) -> bytes:
+    """A workbook of Excel with one sheet; text stays text: no formula, no link is made of it."""
+    import xlsxwriter
+
+    content = io.BytesIO()
+    book = xlsxwriter.Workbook(content, {"in_memory": True})
+    book.set_properties({"created": datetime(2000, 1, 1)})
+    sheet = book.add_worksheet()
+    for number, row in enumerate(rows):
+        for at, cell in enumerate(row):
+            write = sheet.write_string if isinstance(cell, str) else sheet.write
+            write(number, at, cell)
+    book.close()
+    return content.getvalue()
+
+
+def table_form(target: Path | None, **how: Any) -> TableForm | None:
+    """The form of a file with this suffix, with the arguments of ``TableForm``; None for others."""
     if target is None or target.suffix.lower() not in TABLES:
         return None
-    kind = SheetForm if target.suffix.lower() == ".xlsx" else TableForm
-    if kind is SheetForm and find_spec("xlsxwriter") is None:
-        raise UsageError(
-            f"{param('out', target)} needs the package XlsxWriter: pip install 'tidybert[sheets]'; "
-            "or name a file that ends in .csv"
-        )
-    name = "table" if top_k is None else f"table, top {top_k}"
-    return kind(name, str, top_k=top_k, shown=shown, delimiter=delimiter)
+    if target.suffix.lower() == ".xlsx":
+        how["delimiter"] = None
+        if find_spec("xlsxwriter") is None:
+            raise UsageError(
+                f"{param('out', target)} needs the package XlsxWriter: pip install "
+                "'tidybert[sheets]'; or name a file that ends in .csv"
+            )
+    return TableForm(f"table, top {how['top_k']}", str, **how)
 
 
 def _lines(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     with path.open("rb") as stream:
-        for line in stream:
-            columns, answer = json.loads(line)
-            yield columns, answer
+        yield from map(json.loads, stream)
 
 
 def _cell(value: Any) -> Any:

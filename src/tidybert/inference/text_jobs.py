@@ -249,7 +249,8 @@ class PredictJob(AnswerJob):
             reports = [one for one in self._report if one.format in ("csv", "swag")]
             return reports[0].options.separator("csv") if reports else ","
 
-        return table_form(self.out, self.top_k, opened.task.shown, delimiter) or self.form
+        shown = opened.task.shown
+        return table_form(self.out, top_k=self.top_k, shown=shown, delimiter=delimiter) or self.form
 
     def settings(self) -> dict[str, Any]:
         names = {"labels": self.labels, "descriptions": self.descriptions}

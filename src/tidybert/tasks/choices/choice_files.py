@@ -124,7 +124,7 @@ def _rows(
             if isinstance(row, Problem):
                 yield row
                 continue
-            made = _example(*row, report, of_cells)
+            made = _example(row[0], row[1], report, of_cells)
             if report.keep_columns and not isinstance(made, Problem):
                 made = replace(made, columns=row[1])
             yield made
@@ -174,11 +174,11 @@ FORMATS: Final = FileFormats(
     ("swag", "codah", "jsonl", "json", "sheet", "parquet", "arrow"),
     own={
         "swag": FileFormat(
-            "SWAG's CSV, with a header: `sent1`, `sent2`, `ending0`, `ending1`, …, `label`",
+            "SWAG's columns `sent1`, `sent2`, `ending0`, …, `label`",
             (), "cells", partial(delimited_rows, file_format="csv"), _CELLS,
         ),
         "codah": FileFormat(
-            "CODAH's columns between tabs: category, prompt, four endings, the right one's number",
+            "CODAH: category, prompt, four endings, number",
             (), "cells", partial(delimited_rows, file_format="tsv"), _CELLS,
         ),
     },

@@ -215,7 +215,7 @@ def _judge(_head: bytes, _report: ReadReport) -> tuple[str, str]:
 FORMATS: Final = FileFormats(
     "questions",
     ("json", "jsonl", "csv", "tsv", "sheet", "parquet", "arrow"),
-    own={"json": FileFormat("SQuAD's JSON, or an array of objects", (".json",), "objects", _squad)},
+    own={"json": FileFormat("SQuAD, or an array of objects", (".json",), "objects", _squad)},
     listed="json (as SQuAD is), jsonl (one object a line), csv, tsv, sheet, parquet or arrow",
     refused=(*ROLES, "label_separator", "header"),
     judge=_judge,

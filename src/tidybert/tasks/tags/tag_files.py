@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain, pairwise
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -217,14 +217,7 @@ TAG_KEYS: Final = ("tags", "ner_tags", "labels")
 TEXT_KEY: Final = "text"
 SPAN_KEYS: Final = ("entities", "spans", "label", "labels")
 # The columns of tables with a word a row, in the spelling of ``plain_name``.
-_SENTENCES: Final = (
-    "sentence_#",
-    "sentence#",
-    "sentence_id",
-    "sent_id",
-    "sentence_idx",
-    "sentence",
-)
+_SENTENCES: Final = ("sentence_#", "sentence#", "sentence_id", "sent_id", "sentence")
 _WORDS: Final = ("word", "token", "words", "tokens")
 _TAGS: Final = ("tag", "ner", "ner_tag", "label", *TAG_KEYS)
 
@@ -234,65 +227,53 @@ def _sentences(rows: Iterator[Record | Problem], report: ReadReport) -> Iterator
 
     A sentence begins where that column has another value; an empty cell has that of the row before.
     """
-    place: object = None
-    found: dict[str, str] = {}
+    columns: Sequence[str] = ()
+    sentence_of: object = None
     sentence: dict[str, list[object]] = {}
     start, bad = 0, None
-    for row in chain(rows, [None]):
+    for row in rows:
         if isinstance(row, Problem):
             bad = bad or row
-            if not found:
-                yield row
             continue
-        if row is not None and not found:
-            found = _word_columns(row[1], report)
-        if not found:
-            if row is not None:
-                yield row
-                yield from rows
-            return
-        cell = None if row is None else row[1].get(found["sentence"])
-        if row is None or (cell not in (None, "", place) and sentence):
-            yield bad or (start, dict(sentence))
-            sentence, bad = {}, None
-        if row is None:
+        columns = columns or _word_columns(row[1], report)
+        if not columns:
+            yield from chain([bad] if bad else [], [row], rows)
             return
         number, values = row
-        place = place if cell in (None, "") else cell
+        cell = values.get(columns[0])
+        if cell not in (None, "", sentence_of):
+            if sentence:
+                yield bad or (start, sentence)
+                sentence, bad = {}, None
+            sentence_of = cell
         start = start if sentence else number
-        for role in ("text", "label") if report.need_label else ("text",):
-            value = values.get(found[role])
-            sentence.setdefault(found[role], []).append(value)
+        for name in columns[1:]:
+            value = values.get(name)
+            sentence.setdefault(name, []).append(value)
             if value in (None, ""):
-                bad = bad or Problem(number, f"{found[role]!r} is empty")
+                bad = bad or Problem(number, f"{name!r} is empty")
+    if sentence or bad:
+        yield bad or (start, sentence)
 
 
-def _word_columns(record: Mapping[str, object], report: ReadReport) -> dict[str, str]:
-    """The columns of the sentence, the word and the tag; none where the rows are no words."""
+def _word_columns(record: Mapping[str, object], report: ReadReport) -> Sequence[str]:
+    """The columns of the sentence, the word and its tag; none where the rows are no words."""
     options = report.options
     names = {plain_name(name): name for name in record}
-
-    def first(wanted: Sequence[str], given: object = None) -> str | None:
-        return (
-            given
-            if isinstance(given, str)
-            else next((names[each] for each in wanted if each in names), None)
-        )
-
-    sentence, word = first(_SENTENCES), first(_WORDS, options.text)
-    tag = first(_TAGS, options.label) or ("" if not report.need_label else None)
-    if sentence is None or word is None or tag is None or isinstance(record[sentence], list):
-        return {}
-    if isinstance(record.get(word), list):
-        return {}
-    report.options = replace(options, text=word, label=tag or None)
-    report.guessed += [
-        role
-        for role, given in (("text", options.text), ("label", options.label))
-        if given is None and (role == "text" or tag)
-    ]
+    wanted = {"text": (options.text, _WORDS), "label": (options.label, _TAGS)}
+    found: dict[str, Any] = {
+        role: given or next((names[each] for each in known if each in names), None)
+        for role, (given, known) in wanted.items()
+        if role == "text" or report.need_label
+    }
+    sentence = next((names[each] for each in _SENTENCES if each in names), None)
+    columns = [str(name) for name in (sentence, *found.values()) if name is not None]
+    if len(columns) <= len(found) or any(isinstance(record.get(one), list) for one in columns):
+        return ()
+    report.options = replace(options, **found)
+    report.guessed += [role for role in found if getattr(options, role) is None]
     report.notes.append(f"a word a row; {sentence!r} says which sentence it is of")
-    return {"sentence": sentence, "text": word, "label": tag}
+    return columns
 
 
 def record_examples(
@@ -432,7 +413,7 @@ FORMATS: Final = FileFormats(
     ("conll", "jsonl", "json", "text", "csv", "tsv", "sheet", "parquet", "arrow", "brat"),
     own={
         "conll": FileFormat(
-            "a word a line, a blank line after each sentence; also `.tsv`, and `.txt` with tags",
+            "a word a line, blank lines between sentences",
             (".conll", ".iob", ".iob2", ".bio"), "lines", plain_lines, ("text", "label"),
         ),
     },
