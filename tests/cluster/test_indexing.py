@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tidybert import Embedder, Index
-from tidybert.cluster import file_job as indexing
-from tidybert.cluster.file_job import IndexJob, index_files
+from tidybert.cluster import index_job as indexing
+from tidybert.cluster.index_job import IndexJob, index_files
 from tidybert.cluster.input_files import InputFile, input_files
 from tidybert.files.text_files import SUFFIXES
 

@@ -1,6 +1,7 @@
 """Features through a model in batches."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tidybert.data.features import Features
 from tidybert.errors import DeviceMemoryError, WeightsError
 from tidybert.inference import forward
 from tidybert.inference.forward import run_batches
+from tidybert.system.reporter import Reporter
 
 
 def test_too_little_memory_says_what_to_try() -> None:
@@ -120,3 +122,36 @@ def test_a_gpu_has_its_next_batch_before_an_answer_is_waited_for(
     seen.clear()
     run_batches(outputs, features[:4], [1] * 4, torch.device("meta"), 36)
     assert seen == ["launch 2", "launch 2", "fetch 2", "fetch 2"]
+
+
+def test_a_sequence_that_several_features_have_is_computed_once() -> None:
+    computed: list[int] = []
+
+    class Sequences:
+        unit = "sequence"
+
+        def num_rows(self, one: Features) -> int:
+            return len(one.sequence_lengths)
+
+        def outputs(self, _model: object, batch: Batch) -> Tensor:
+            computed.extend(batch.rows.input_ids[batch.rows.first_rows].tolist())
+            ids = batch.rows.input_ids.float()
+            parts = torch.split(ids, batch.rows.lengths.tolist())
+            return torch.stack([each.sum() for each in parts])[:, None]
+
+    def features(*texts: list[int]) -> Features:
+        ids = np.array([each for text in texts for each in text], dtype=np.int32)
+        types = np.zeros(len(ids), dtype=np.uint8)
+        return Features(ids, types, len(ids), lengths=tuple(map(len, texts)))
+
+    given = [features([1, 2], [3]), features([4], [1, 2], [5, 6, 7]), features([3], [3])]
+    task: Any = Sequences()
+    done: list[int] = []
+
+    found = forward.run_features(
+        task, torch.nn.Linear(1, 1), given, reporter=Reporter(advance=done.append)
+    )
+
+    assert [each[:, 0].tolist() for each in found] == [[3, 3], [4, 3, 18], [3, 3]]
+    assert sorted(computed) == [1, 3, 4, 5]
+    assert done[-1] == 3

@@ -130,7 +130,7 @@ OWN_FILES = {
     "inference/answer_files.py": "reads its own part, which is locked",
     "checkpoints/tensor_files.py": "the library opens the file after the guard did",
     "corpus": "opens shards whose sizes and hashes it checks",
-    "cluster/file_job.py": "maps its own parts, whose hashes the workers noted",
+    "cluster/index_job.py": "maps its own parts, whose hashes the workers noted",
     "cluster/input_files.py": "reads the package's own code",
     "search/index_format.py": "maps files whose hashes it checks",
 }

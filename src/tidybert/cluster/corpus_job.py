@@ -37,7 +37,7 @@ from tidybert.corpus.tokenizing import tokenized
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.reading import ReadReport
 from tidybert.files.rows import Problem
-from tidybert.inference.text_jobs import FileJob
+from tidybert.inference.file_jobs import FileJob
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import json_checksum
 from tidybert.storage.output_lock import output_lock
@@ -270,7 +270,9 @@ def build_corpus_on_cluster(
             )
             made = [parts / f"{file.name}{work.suffix}" for file in files]
             shares = -(-_num_documents(done) // HASHES_AT_ONCE) or 1
-            found = engine.results(duplicates, [(made, each, shares) for each in range(shares)])
+            asked = [(made, each, shares) for each in range(shares)]
+            # One share takes less time than the start of a process for it.
+            found = [duplicates(*asked[0])] if shares == 1 else engine.results(duplicates, asked)
             repeated = _by_part(np.concatenate(list(found)), len(made))
         manifest = build(tokenised=partial(_blocks, sources, made, repeated))
         remove_tree(parts)

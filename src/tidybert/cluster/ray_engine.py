@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import socket
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ import msgspec
 from tidybert.cluster.input_files import FileDone, InputFile, this_version
 from tidybert.errors import DataError, InUseError, TidyBertError, UsageError, param
 from tidybert.files.reading import ReadReport
-from tidybert.inference.text_jobs import FileJob
+from tidybert.inference.file_jobs import FileJob
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.own_files import make_directory, remove_tree
 from tidybert.storage.part_file import Written
@@ -124,7 +125,7 @@ class FileWorker:
                 return before
         make_directory(target.parent)
         report = ReadReport()
-        counted = Reporter(advance=lambda done: self._count(file.name, done))
+        counted = Reporter(advance=lambda done: self._advance(file.name, done))
         written = self._write(source, target, report, counted)
         if file_sha256(source) != input_sha256:
             remove_tree(target)
@@ -141,6 +142,14 @@ class FileWorker:
             num_skipped=report.num_problems,
             num_truncated=written.num_truncated,
         )
+
+    def _advance(self, name: str, num_rows: int) -> None:
+        self._count(name, num_rows)
+        if "torch" in sys.modules:
+            from tidybert.modeling.kernels.threads import return_freed_memory
+
+            # What passes keep for the next ones is in pieces, and grows with every new length.
+            return_freed_memory()
 
     def _write(self, source: Path, target: Path, report: ReadReport, reporter: Reporter) -> Written:
         """Write the output; waits a while for a worker that is being killed."""

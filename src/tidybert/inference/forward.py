@@ -7,6 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from threading import Condition, Thread
@@ -214,16 +215,47 @@ def run_features(
     *,
     precision: str = "float32",
 ) -> list[npt.NDArray[np.float32]]:
-    """The task's outputs of each of the features: ``run_batches`` with a row for each unit."""
-    return run_batches(
-        lambda batch: task.outputs(model, batch),
-        features,
-        [task.num_rows(one) for one in features],
-        next(model.parameters()).device,
-        tokens_per_batch,
-        reporter,
-        precision=precision,
-    )
+    """The task's outputs of each of the features: ``run_batches`` with a row for each unit.
+
+    Where a row is a sequence's, one that several features have is computed once.
+    """
+
+    def run(some: Sequence[Features], reporter: Reporter) -> list[npt.NDArray[np.float32]]:
+        return run_batches(
+            lambda batch: task.outputs(model, batch),
+            some,
+            [task.num_rows(one) for one in some],
+            next(model.parameters()).device,
+            tokens_per_batch,
+            reporter,
+            precision=precision,
+        )
+
+    if task.unit == "sequence":
+        different, numbers = _different_sequences(features)
+        if len(different) < sum(map(len, numbers)):
+            share = len(features) / len(different)
+            scaled = replace(reporter, advance=lambda done: reporter.advance(int(done * share)))
+            rows = run(different, scaled)
+            return [np.concatenate([rows[number] for number in each]) for each in numbers]
+    return run(features, reporter)
+
+
+def _different_sequences(features: Sequence[Features]) -> tuple[list[Features], list[list[int]]]:
+    """Each sequence of the features once, and by feature the numbers of its sequences."""
+    different: dict[tuple[bytes, bytes], Features] = {}
+    numbers: dict[tuple[bytes, bytes], int] = {}
+    found = []
+    for one in features:
+        ends = np.cumsum(one.sequence_lengths)[:-1]
+        own = []
+        parts = (np.split(each, ends) for each in (one.input_ids, one.token_type_ids))
+        for ids, types in zip(*parts, strict=True):
+            key = ids.tobytes(), types.tobytes()
+            different.setdefault(key, Features(ids, types, len(ids)))
+            own.append(numbers.setdefault(key, len(numbers)))
+        found.append(own)
+    return list(different.values()), found
 
 
 def run_batches(

@@ -90,7 +90,7 @@ def index(
         replacing=given.replace,
     )
     if given.cluster is not None:
-        from tidybert.cluster.file_job import index_files
+        from tidybert.cluster.index_job import index_files
 
         run_on_cluster(partial(index_files, job), file, given.out, given, "indexing")
         note(f"next: tidybert search {given.out}")
