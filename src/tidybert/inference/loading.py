@@ -38,7 +38,7 @@ from tidybert.modeling.heads import (
     BertForPreTraining,
     CausalLM,
 )
-from tidybert.modeling.kernels.answer_layers import plan_answers, use_int8
+from tidybert.modeling.kernels.answer_layers import plan_answers, use_bfloat16, use_int8
 from tidybert.options import check_type
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.system.terminal import ShowsFacts
@@ -109,10 +109,14 @@ class OpenedModel:
         """The same model in float32 on the CPU; shares the weights that are in memory so."""
         allow_pickle = self.directory.allow_pickle
         other = OpenedModel(self.name, device="cpu", precision="float32", allow_pickle=allow_pickle)
-        # An int8 encoder has given its float32 weights back.
-        if self.device.type == "cpu" and self.precision != "int8":
+        if not self.gives_weights_back:
             other._parts = self._parts
         return other
+
+    @property
+    def gives_weights_back(self) -> bool:
+        """Whether its encoder has no float32 weights, and others need to read them again."""
+        return self.device.type != "cpu" or self.precision in ("int8", "bfloat16")
 
     @property
     def tokenizer(self) -> BertTokenizer:
@@ -217,6 +221,8 @@ class OpenedModel:
             return
         if self.device.type == "cpu":
             plan_answers(network)
+        if self.precision == "bfloat16" and self.device.type == "cpu" and not self.is_causal:
+            use_bfloat16(network)
         if self.precision != "int8":
             return
         if encoder_of(network).is_causal:

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from tidybert.modeling.kernels.sizes import MOST_ROWS, filled, size_of
+from tidybert.modeling.kernels.sizes import MOST_ROWS, cut, filled, size_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -134,6 +134,47 @@ class PackedLinear:
             rows, count = filled(hidden, size_of(len(hidden))), len(hidden)
             found = _PRODUCT(rows, self._packed, self._bias, "none", [], "")[:count]
         return found if added is None else found.add_(added)
+
+
+class BFloat16Linear:
+    """``linear`` in bfloat16 on a CPU, without gradients, with a weight rounded and laid out once.
+
+    Args:
+        weight, bias: (O, I) and (O,) float32.
+
+    A sum is rounded once, after the bias, the function and what is added.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        rounded, self._bias = weight.detach().bfloat16(), bias.detach().bfloat16()
+        self._packed = _PACK(rounded, None)
+        parts = (each.view(torch.int16).numpy().tobytes() for each in (rounded, self._bias))
+        #: sha256 of what decides its outputs.
+        self.digest = hashlib.sha256(b"".join(parts)).digest()
+
+    def __call__(
+        self, hidden: Tensor, added: Tensor | None = None, function: tuple[str, str] = ("none", "")
+    ) -> Tensor:
+        """(T, I) to (T, O), bfloat16; plus ``added`` (T, O), or ``function`` of it, by its name."""
+        count, size = hidden.shape[0], size_of(hidden.shape[0])
+        rows = filled(hidden, size)
+        if added is None:
+            name, form = function
+            found: Tensor = _ONEDNN(rows, self._packed, self._bias, name, [], form)
+        else:
+            found = _ONEDNN.binary(rows, filled(added, size), self._packed, self._bias, "add")
+        return cut(found, count)
+
+
+def plain_bfloat16_linear(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The plain body of ``BFloat16Linear``, before anything is added."""
+    rows, weight, bias = (each.bfloat16().double() for each in (hidden, weight, bias))
+    return (rows @ weight.T + bias).bfloat16()
+
+
+def has_bfloat16_products() -> bool:
+    """Whether oneDNN multiplies bfloat16 here: it needs AVX-512 on x86."""
+    return _ONEDNN is not None and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def plain_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
