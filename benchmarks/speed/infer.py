@@ -41,10 +41,9 @@ LONE_TEXTS: Final = (16, 62, 128)
 """Tokens of the texts that are answered one at a time."""
 _MOST_WARM_UP_RUNS: Final = 10
 _LONE_CALLS: Final = 20
-INT8: Final = " int8"
 _ENGINE_SIDES: Final = (
-    "ours", f"ours{INT8}", "transformers", *ENGINES,
-    *(f"{engine}{INT8}" for engine in ENGINES if "fused" not in engine), SENTENCES,
+    "ours", "ours bfloat16", "ours int8", "transformers", "transformers bfloat16", *ENGINES,
+    *(f"{engine} int8" for engine in ENGINES if "fused" not in engine), SENTENCES,
 )  # fmt: skip
 
 
@@ -81,11 +80,16 @@ def save_classifier(model: str, directory: Path, max_seq_length: int) -> None:
 # --- a side in a process of its own
 
 
+def named(side: str, precision: str) -> tuple[str, str]:
+    """A side's name, and the precision after it, or else the one that is given."""
+    name, _, own = side.partition(" ")
+    return name, own or precision
+
+
 def measured(side: str, work: dict[str, Any]) -> dict[str, Any]:
     """Open a side in this process, and time its groups of texts and the lone ones."""
     texts = json.loads(Path(work["files"]).read_text())
-    name, is_int8, _ = side.partition(INT8)
-    precision, device = "int8" if is_int8 else work["precision"], work["device"]
+    (name, precision), device = named(side, work["precision"]), work["device"]
     run = open_side(name, Path(work["directory"]), work["max_seq_length"], device, precision)
     found: dict[str, Any] = {}
     for name, group in texts["groups"].items():
@@ -145,10 +149,10 @@ def bench_sides(
     files = directory.with_name("texts.json")
     files.write_text(json.dumps(texts))
     for side in sides:
-        name, is_int8, _ = side.partition(INT8)
+        name, precision = named(side, given.precision)
         if name in ENGINES:
             # An export takes more memory than the model that it writes.
-            exported(directory, "int8" if is_int8 else given.precision)
+            exported(directory, precision)
     found: dict[str, dict[str, Any]] = {}
 
     def measure(side: str) -> tuple[Mapping[str, float], str]:
@@ -270,7 +274,7 @@ def infer(parser: argparse.ArgumentParser) -> None:
     script.add_against(parser, (*script.SIDES[1:], *ENGINES, SENTENCES))
     flags = "model rounds json device threads profile texts max-seq-length"
     script.add_flags(parser, flags, rounds=5)
-    parser.add_argument("--precision", choices=("float32", "int8"), default="float32")
+    parser.add_argument("--precision", choices=("float32", "bfloat16", "int8"), default="float32")
     given = parser.parse_args()
     script.check_device(given)
     given.max_seq_length = max_seq_length_for(given.model, given.max_seq_length)
@@ -402,7 +406,7 @@ def engines(parser: argparse.ArgumentParser) -> None:
     given.max_seq_length = max_seq_length_for(given.model)
     sides = []
     for side in given.sides:
-        package = script.missing(*packages_of(side.partition(INT8)[0]))
+        package = script.missing(*packages_of(named(side, "")[0]))
         if package is None:
             sides.append(side)
         else:

@@ -48,13 +48,14 @@ def open_side(
     """Open the model on a side; UsageError for a precision that the side lacks."""
     if side == "ours":
         return _open_ours(directory, max_seq_length, device, precision)
-    if precision == "int8" and side not in _INT8_ENGINES:
+    if side == "transformers" and precision != "int8":
+        return _open_transformers(directory, max_seq_length, device, precision)
+    known = ("float32", "int8") if side in _INT8_ENGINES else ("float32",)
+    if precision not in known:
         raise UsageError(
-            f"{param('precision', 'int8')}: {side} has no int8 here; use "
-            f"{param('against', 'onnxruntime')}"
+            f"{param('precision', precision)}: {side} has no {precision} here; use "
+            f"{param('against', 'onnxruntime' if precision == 'int8' else 'transformers')}"
         )
-    if side == "transformers":
-        return _open_transformers(directory, max_seq_length, device)
     if side == SENTENCES:
         return _open_sentences(directory, max_seq_length)
     return _open_engine(side, directory, max_seq_length, precision)
@@ -106,7 +107,7 @@ def _encoder_of(
     return encode
 
 
-def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run:
+def _open_transformers(directory: Path, max_seq_length: int, device: str, precision: str) -> Run:
     import transformers
 
     encode = _encoder_of(directory, max_seq_length, "pt")
@@ -133,11 +134,11 @@ def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run
     def run(examples: Sequence[TextExample]) -> Logits:
         given[id(examples)] = examples
         parts = []
-        with answering_in("float32", torch.device(device)):
+        with answering_in(precision, torch.device(device)):
             for encoded in batches(id(examples)):
                 moved = {name: each.to(device, non_blocking=True) for name, each in encoded.items()}
                 parts.append(model(**moved).logits)
-        logits: Logits = torch.cat(parts).cpu().numpy()
+        logits: Logits = torch.cat(parts).float().cpu().numpy()
         return logits
 
     return run
