@@ -201,6 +201,21 @@ def test_without_8_bit_products_answers_are_float32_and_a_note_says_so(
     assert predictor.predict(TEXTS) == exact.predict(TEXTS)
 
 
+@needs_int8
+@pytest.mark.parametrize("has_amx", [False, True])
+def test_int8_says_where_bfloat16_is_as_fast(
+    has_amx: bool,
+    served: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_amx)
+
+    Predictor(served["colours"], device="cpu", precision="int8")
+
+    assert ("bfloat16 is as fast as int8" in caplog.text) is has_amx
+
+
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize(
