@@ -155,7 +155,14 @@ def test_one_module_writes() -> None:
 
 # Rooms whose classes answer with a model, and what opens one for them.
 ANSWERING = {"inference", "explain", "page", "server", "search", "checking", "estimators"}
-OPENING = {"ModelDirectory", "read_sentence_form", "choose_precision", "plan_answers", "use_int8"}
+OPENING = {
+    "ModelDirectory",
+    "read_sentence_form",
+    "choose_precision",
+    "plan_answers",
+    "use_bfloat16",
+    "use_int8",
+}
 
 
 def test_one_class_opens_a_model_to_answer() -> None:

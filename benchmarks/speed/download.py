@@ -71,7 +71,7 @@ def bench_download(megabytes: int, rounds: int) -> dict[str, Any]:
     return {"megabytes": megabytes, **result}
 
 
-def main(parser: argparse.ArgumentParser) -> None:
+def download(parser: argparse.ArgumentParser) -> None:
     script.add_number(parser, "megabytes", 90, "of weights")
     given = script.parse(parser, "rounds json", rounds=7)
     result = bench_download(given.megabytes, given.rounds)

@@ -71,13 +71,13 @@ def open_side(
     """Open the model on a side; UsageError for a precision that the side lacks."""
     if side == "ours":
         return _open_ours(directory, max_seq_length, device, precision)
-    if precision == "int8" and side not in ENGINES:
+    if side == "transformers" and precision != "int8":
+        return _open_transformers(directory, max_seq_length, device, precision)
+    if precision not in ("float32", "int8" if side in ENGINES else ""):
         raise UsageError(
-            f"{param('precision', 'int8')}: {side} has no int8 here; use "
-            f"{param('against', 'onnxruntime')}"
+            f"{param('precision', precision)}: {side} has no {precision} here; use "
+            f"{param('against', 'onnxruntime' if precision == 'int8' else 'transformers')}"
         )
-    if side == "transformers":
-        return _open_transformers(directory, max_seq_length, device)
     if side == SENTENCES:
         return _open_sentences(directory, max_seq_length)
     return _open_engine(side, directory, max_seq_length, precision)
@@ -125,7 +125,7 @@ def _encoder_of(
     return encode
 
 
-def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run:
+def _open_transformers(directory: Path, max_seq_length: int, device: str, precision: str) -> Run:
     import transformers
 
     encode = _encoder_of(directory, max_seq_length, "pt")
@@ -152,11 +152,11 @@ def _open_transformers(directory: Path, max_seq_length: int, device: str) -> Run
     def run(examples: Sequence[TextExample]) -> Logits:
         given[id(examples)] = examples
         parts = []
-        with answering_in("float32", torch.device(device)):
+        with answering_in(precision, torch.device(device)):
             for encoded in batches(id(examples)):
                 moved = {name: each.to(device, non_blocking=True) for name, each in encoded.items()}
                 parts.append(model(**moved).logits)
-        logits: Logits = torch.cat(parts).cpu().numpy()
+        logits: Logits = torch.cat(parts).float().cpu().numpy()
         return logits
 
     return run
@@ -250,19 +250,22 @@ LONE_TEXTS: Final = (16, 62, 128)
 """Tokens of the texts that are answered one at a time."""
 _MOST_WARM_UP_RUNS: Final = 10
 _LONE_CALLS: Final = 20
-INT8: Final = " int8"
 _ENGINE_SIDES: Final = (
-    "ours", f"ours{INT8}", "transformers", *ENGINES,
-    *(f"{engine}{INT8}" for engine in ENGINES), SENTENCES,
+    "ours", "ours bfloat16", "ours int8", "transformers", "transformers bfloat16", *ENGINES,
+    *(f"{engine} int8" for engine in ENGINES), SENTENCES,
 )  # fmt: skip
 
 
-# --- a side in a process of its own
+def named(side: str, precision: str) -> tuple[str, str]:
+    """A side's name, and the precision after it, or else the one that is given."""
+    name, _, own = side.partition(" ")
+    return name, own or precision
+
+
 def measured(side: str, work: dict[str, Any]) -> dict[str, Any]:
     """Open a side in this process, and time its groups of texts and the lone ones."""
     texts = json.loads(Path(work["files"]).read_text())
-    name, is_int8, _ = side.partition(INT8)
-    precision, device = "int8" if is_int8 else work["precision"], work["device"]
+    (name, precision), device = named(side, work["precision"]), work["device"]
     run = open_side(name, Path(work["directory"]), work["max_seq_length"], device, precision)
     found: dict[str, Any] = {}
     for name, group in texts["groups"].items():
@@ -322,10 +325,10 @@ def bench_sides(
     files = directory.with_name("texts.json")
     files.write_text(json.dumps(texts))
     for side in sides:
-        name, is_int8, _ = side.partition(INT8)
+        name, precision = named(side, given.precision)
         if name in ENGINES:
             # An export takes more memory than the model that it writes.
-            exported(directory, "int8" if is_int8 else given.precision)
+            exported(directory, precision)
     found: dict[str, dict[str, Any]] = {}
 
     def measure(side: str) -> Mapping[str, float]:
@@ -421,7 +424,7 @@ def infer(parser: argparse.ArgumentParser) -> None:
     """
     script.add_against(parser, (*script.SIDES[1:], *ENGINES, SENTENCES))
     flags = "model rounds json device threads profile texts max-seq-length"
-    parser.add_argument("--precision", choices=("float32", "int8"), default="float32")
+    parser.add_argument("--precision", choices=("float32", "bfloat16", "int8"), default="float32")
     given = script.parse(parser, flags, rounds=5)
     script.check_device(given)
     given.max_seq_length = max_seq_length_for(given.model, given.max_seq_length)
@@ -501,7 +504,7 @@ def engines(parser: argparse.ArgumentParser) -> None:
     given.max_seq_length = max_seq_length_for(given.model)
     sides = []
     for side in given.sides:
-        package = script.missing(*packages_of(side.partition(INT8)[0]))
+        package = script.missing(*packages_of(named(side, "")[0]))
         if package is None:
             sides.append(side)
         else:

@@ -6,7 +6,6 @@ ONEDNN_VERBOSE, lines create:cache_miss.  They are the same on a busy machine.
 
 import argparse
 import ctypes
-import json
 import os
 import sys
 import tempfile
@@ -14,14 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 import torch
 
-from benchmarks.harness import datasets, processes, script
-from benchmarks.speed.finetune_work import FinetuneWork, work_of
-from benchmarks.speed.infer import max_seq_length_for, save_classifier
+from benchmarks.harness import datasets, script
+from benchmarks.speed.infer import save_classifier
+from benchmarks.speed.training import FinetuneWork, max_seq_length_for, work_of
 from tidybert.inference.predictor import Predictor
 from tidybert.system.reporter import Reporter
 
@@ -43,7 +42,8 @@ def counting_kernels() -> Iterator[Callable[[], int]]:
         sys.stdout.flush()
         os.dup2(file.fileno(), 1)
         try:
-            with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON_CREATION):
+            verbose: Any = torch.backends.mkldnn.verbose
+            with verbose(torch.backends.mkldnn.VERBOSE_ON_CREATION):
                 yield found
         finally:
             libc.fflush(None)
@@ -69,18 +69,17 @@ def of_answering(precision: str, given: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as directory:
         save_classifier(given["model"], Path(directory), max_seq_length_for(given["model"]))
         with counting_kernels() as found:
-            predictor = Predictor(directory, device="cpu", precision=precision)
+            predictor = Predictor(directory, device="cpu", precision=cast(Any, precision))
             for part in np.array_split(np.array(texts, dtype=object), 8):
                 predictor.predict(part.tolist())
                 counts.append(found())
     return {"kernels": counts}
 
 
-def main(parser: argparse.ArgumentParser) -> None:
-    script.add_flags(parser, "model json threads")
+def kernels(parser: argparse.ArgumentParser) -> None:
     script.add_number(parser, "steps", 100, "steps of training", least=_FIRST_STEPS + 1)
     script.add_number(parser, "texts", 4000, "texts to answer", least=8)
-    given = parser.parse_args()
+    given = script.parse(parser, "model json threads")
     job = datasets.sst2_or_tickets()
     work = work_of(job, given.model, max_steps=given.steps, num_train_epochs=given.steps)
     asked = {"job": job, "model": given.model, "texts": given.texts}
@@ -90,20 +89,14 @@ def main(parser: argparse.ArgumentParser) -> None:
             settings = {**vars(work), "precision": precision, "num_examples": None}
             found.append(_made(of_training, f"training, {precision}", settings, given.threads))
         found.append(_made(of_answering, precision, asked, given.threads))
-    if given.json:
-        print(json.dumps({"bench": "kernels", "data": job, "model": given.model, "counts": found}))
-        return
-    print(f"Kernels that oneDNN made: {job}, {given.model}")
     heads = ("", f"in {_FIRST_STEPS} steps, or the first eighth", "after them")
-    print(
-        "\n".join(
-            script.markdown(heads, [[each["side"], *map(str, each["made"])] for each in found])
-        )
-    )
+    title = f"Kernels that oneDNN made: {job}, {given.model}"
+    rows = [[each["side"], *map(str, each["made"])] for each in found]
+    script.print_table(given, title, {"data": job, "counts": found}, heads, rows)
 
 
 def _made(function: Any, side: str, work: dict[str, Any], threads: int | None) -> dict[str, Any]:
     """The kernels of the beginning, and of all that follows."""
-    counts = processes.run_apart(function, side, work, threads)["kernels"]
+    counts = script.run_apart(function, side, work, threads)["kernels"]
     begun = counts[_FIRST_STEPS - 1] if function is of_training else counts[0]
     return {"side": side, "made": [begun, counts[-1] - begun]}

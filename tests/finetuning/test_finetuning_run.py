@@ -16,6 +16,7 @@ from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.checkpoints.weights import to_huggingface
 from tidybert.errors import DataError, DivergedError, TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
+from tidybert.finetuning import finetuning_run
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.run_job import run_finetuning
@@ -25,6 +26,7 @@ from tidybert.tasks.classification import ClassAnswers, Classification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.fine_tuning import FineTuning
 from tidybert.training.runs.run_directory import is_finished
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -126,6 +128,32 @@ def test_the_model_saved_is_the_best_not_the_last(
     for step, is_best in ((8, True), (16, False)):
         weights = read_tensors(tmp_path / "run" / "checkpoints" / f"step-{step}")
         assert all(torch.equal(weights[name], saved[name]) for name in saved) == is_best
+
+
+@pytest.mark.parametrize("best", [1, 3])
+def test_dev_is_answered_once_an_evaluation_and_those_of_the_best_are_kept(
+    best: int,
+    toy: Callable[..., FinetunedModel],
+    toy_examples: Examples,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured: list[int] = []
+    run = finetuning_run.run_features
+
+    def counted(*given: Any, **named: Any) -> Any:
+        measured.append(len(given[2]))
+        return run(*given, **named)
+
+    monkeypatch.setattr(finetuning_run, "run_features", counted)
+    monkeypatch.setattr(FineTuning, "is_better", lambda *_: len(measured) <= best)
+
+    finished = toy(head_start="random", run=tmp_path / "run")
+
+    assert measured == [20] * 4
+    assert finished.result.best_step == 4 * best
+    found = Predictor(tmp_path / "run", device="cpu").evaluate(toy_examples(20, seed=1))
+    assert {name: found[name] for name in finished.result.metrics} == finished.result.metrics
 
 
 @pytest.mark.parametrize("vocab", ["directory", None])

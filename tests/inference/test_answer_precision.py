@@ -16,10 +16,16 @@ from tidybert.inference.language_model import TextGenerator, TextScorer
 from tidybert.inference.predictor import Predictor
 from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 from tidybert.modeling.kernels import answer_layers
-from tidybert.modeling.kernels.linear import largest_weight
+from tidybert.modeling.kernels.linear import has_bfloat16_products, largest_weight
 
-PRECISIONS = ("float32", "int8")
 needs_int8 = pytest.mark.skipif(not largest_weight(), reason="no exact 8-bit products here")
+ROUNDED = [
+    pytest.param("int8", marks=needs_int8),
+    pytest.param(
+        "bfloat16",
+        marks=pytest.mark.skipif(not has_bfloat16_products(), reason="no products of bfloat16"),
+    ),
+]
 CUDA = torch.device("cuda", 0)
 
 
@@ -116,35 +122,44 @@ def test_metrics_say_it(tiny_run: Path, toy_examples) -> None:
 TEXTS = ["the red cat", "a dog was near", "we saw blue and white and the old red dog", "cat"]
 
 
-@needs_int8
-def test_int8_answers_each_text_alone_as_in_company(served: dict[str, str]) -> None:
+@pytest.mark.parametrize("precision", ROUNDED)
+def test_each_text_is_answered_alone_as_in_company(precision: str, served: dict[str, str]) -> None:
     for run in ("colours", "labels", "scores", "tags"):
         texts = [each.split() for each in TEXTS] if run == "tags" else TEXTS
-        exact, rounded = (Predictor(served[run], device="cpu", precision=p) for p in PRECISIONS)
+        exact, rounded = (
+            Predictor(served[run], device="cpu", precision=p) for p in ("float32", precision)
+        )
 
         together = rounded.predict(texts)
 
         assert together == [rounded.predict([each])[0] for each in texts]
         assert together != exact.predict(texts)
-        assert rounded.precision == "int8"
+        assert rounded.precision == precision
     outputs = (each.predict([TEXTS[0]])[0]["tags"] for each in (exact, rounded))
     assert len({len(each) for each in outputs}) == 1
 
 
-@needs_int8
+@pytest.mark.parametrize("precision", ROUNDED)
 @pytest.mark.parametrize("settings", [{}, {"pooling": "cls"}, {"layers": "all"}, {"layers": 1}])
-def test_int8_embeds_near_float32(settings: dict[str, Any], served: dict[str, str]) -> None:
-    exact, rounded = (Embedder(served["base"], precision=p, **settings) for p in PRECISIONS)
+def test_rounded_vectors_are_near_float32(
+    settings: dict[str, Any], precision: str, served: dict[str, str]
+) -> None:
+    exact, rounded = (
+        Embedder(served["base"], precision=p, **settings) for p in ("float32", precision)
+    )
 
     expected, found = exact.embed(TEXTS), rounded.embed(TEXTS)
 
     assert np.linalg.norm(found - expected) < 0.03 * np.linalg.norm(expected)
     assert np.array_equal(found, np.concatenate([rounded.embed([each]) for each in TEXTS]))
-    assert rounded.fingerprint != exact.fingerprint
+    # Only those in int8 are of their own kind.
+    assert (rounded.fingerprint != exact.fingerprint) is (precision == "int8")
 
 
-@needs_int8
-def test_int8_fills_masks_compares_sentences_and_scores(served: dict[str, str]) -> None:
+@pytest.mark.parametrize("rounding", ROUNDED)
+def test_rounded_heads_fill_masks_compare_sentences_and_score(
+    rounding: str, served: dict[str, str]
+) -> None:
     def answers(precision: str) -> list[float]:
         given: Any = {"device": "cpu", "precision": precision}
         filled = MaskFiller(served["base"], **given).fill(["the red [MASK]"])
@@ -153,7 +168,7 @@ def test_int8_fills_masks_compares_sentences_and_scores(served: dict[str, str]) 
         words = filled[0]["masks"][0]["words"]
         return [words[0]["probability"], compared[0]["follows"], scored[0]["pseudo_perplexity"]]
 
-    exact, rounded = map(answers, PRECISIONS)
+    exact, rounded = map(answers, ("float32", rounding))
 
     assert rounded != exact
     assert rounded == pytest.approx(exact, rel=0.05)
@@ -184,6 +199,21 @@ def test_without_8_bit_products_answers_are_float32_and_a_note_says_so(
     assert "precision: float32 in place of int8, because this processor" in caplog.text
     exact = Predictor(served["colours"], device="cpu", precision="float32")
     assert predictor.predict(TEXTS) == exact.predict(TEXTS)
+
+
+@needs_int8
+@pytest.mark.parametrize("has_amx", [False, True])
+def test_int8_says_where_bfloat16_is_as_fast(
+    has_amx: bool,
+    served: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_amx)
+
+    Predictor(served["colours"], device="cpu", precision="int8")
+
+    assert ("bfloat16 is as fast as int8" in caplog.text) is has_amx
 
 
 @pytest.mark.cuda

@@ -44,6 +44,7 @@ def test_bfloat16_that_loses_its_trial_is_noted(
     slower: float, device: str, mixed: bool, is_noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(precision, "_trial", lambda: slower)
+    monkeypatch.setattr(precision, "has_matrix_units", lambda: False)
     notes: list[str] = []
 
     note_slow_bfloat16(torch.device(device), mixed, Reporter(note=notes.append))
@@ -51,6 +52,19 @@ def test_bfloat16_that_loses_its_trial_is_noted(
     assert [in_python(each) for each in notes] == is_noted * [
         "precision='bfloat16': products take 1.6 times as long as in float32 on this processor"
     ]
+
+
+def test_matrix_units_need_no_trial_and_are_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    monkeypatch.setattr(precision, "_trial", lambda: pytest.fail("a trial"))
+    caplog.set_level("INFO")
+
+    note_slow_bfloat16(torch.device("cpu"), True, Reporter(note=pytest.fail))
+
+    assert not is_mixed("auto", torch.device("cpu"))
+    assert "with which this one is faster (it has AMX)" in caplog.text
 
 
 def test_the_trial_takes_both_and_draws_no_random_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -552,6 +552,7 @@ def test_bfloat16_that_loses_its_trial_is_noted_in_training(
     precision: str, make_trainer: Callable[..., TrainingLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(precision_module, "_trial", lambda: 1.6)
+    monkeypatch.setattr(precision_module, "has_matrix_units", lambda: False)
     notes: list[str] = []
 
     make_trainer(precision=precision, note=notes.append)

@@ -210,12 +210,21 @@ def train(
         task.start(network, data.train_features)
     measure = _measured(data, as_trained(arguments.precision, device))
     identity = identity_of(job, task, network, data, lessons, arguments)
+    # The answers to dev with the best weights, so that they are not computed again at the end.
+    known: list[tuple[dict[str, Any], Answers[Any, Any]]] = []
+
+    def evaluate(model: nn.Module) -> dict[str, Any]:
+        known[:] = [one for one in known if one[0] is loop.state.best_metrics]
+        answers = measure(task, model)
+        known.append((answers.metrics(), answers))
+        return known[-1][0]
+
     objective = task.objective(
         network,
         lessons.features,
         lessons.loss,
         arguments,
-        evaluate=(lambda each: measure(task, each).metrics()) if data.held_out else None,
+        evaluate=evaluate if data.held_out else None,
         metric=task.metric,
         reporter=reporter,
     )
@@ -238,8 +247,10 @@ def train(
     if not has_head and arguments.head_start != "random" and loop.state.step == 0:
         start_with_probe(task, loop, lessons.summed_loss, None if origin is None else probe)
     result, interrupted = _trained(loop)
-    answers = _calibrated(task, network, measure) if has_dev else None
-    if answers is not None:
+    answers = None
+    if has_dev:
+        best = next((answers for metrics, answers in known if metrics is result.metrics), None)
+        answers = _calibrated(task, best or measure(task, network))
         task, result.metrics = answers.task, answers.metrics()
     finished = replace(
         trained,
@@ -308,14 +319,9 @@ def _trained(
         return error.kept, error
 
 
-def _calibrated(
-    task: AnyTask,
-    model: nn.Module,
-    measure: Callable[[AnyTask, nn.Module], Answers[Any, Any]],
-) -> Answers[Any, Any]:
+def _calibrated(task: AnyTask, answers: Answers[Any, Any]) -> Answers[Any, Any]:
     """The answers to dev of the task that is calibrated on them."""
-    # Temperature and thresholds change what is measured, so it is measured once more.
-    answers = measure(task, model)
+    # Temperature and thresholds change what is measured.
     return task.calibrated(answers).answers(answers.outputs, answers.features, answers.examples)
 
 

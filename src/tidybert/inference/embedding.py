@@ -94,7 +94,7 @@ class Embedder(OfOpened):
         self.pooling: str = given.pooling or form.pooling
         self.combine = given.combine
         self.normalize = form.normalize if given.normalize is None else given.normalize
-        self.encoder, self.tokenizer = opened.encoder, opened.tokenizer
+        self._opened, self.encoder, self.tokenizer = opened, opened.encoder, opened.tokenizer
         #: ``precision``: float32, bfloat16, float16 or int8.
         self.device, self.precision = opened.device, opened.precision
         config = opened.config
@@ -127,11 +127,10 @@ class Embedder(OfOpened):
         self._scaled_after = given.normalize is True
         self.dense.to(self.device)
         self._has_warned = False
-        self._model = opened.name
 
     def facts(self) -> dict[str, object]:
         return {
-            "model": self._model,
+            "model": self._opened.name,
             "pooling": self.pooling,
             "layers": ", ".join(map(str, self.layers)),
             "combine": self.combine,
@@ -204,7 +203,10 @@ class Embedder(OfOpened):
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the encoder's weights and the tokenizer; an equal hash means equal vectors."""
-        return model_fingerprint(self.encoder, self.tokenizer, self.dense)
+        # Vectors in bfloat16 may be compared with those in float32, on every device.
+        is_rounded = self.precision == "bfloat16" and self.device.type == "cpu"
+        encoder = self._opened.in_float32().encoder if is_rounded else self.encoder
+        return model_fingerprint(encoder, self.tokenizer, self.dense)
 
     def _run(
         self,

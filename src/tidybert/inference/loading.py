@@ -40,13 +40,14 @@ from tidybert.modeling.heads import (
     BertForPreTraining,
     CausalLM,
 )
-from tidybert.modeling.kernels.answer_layers import plan_answers, use_int8
+from tidybert.modeling.kernels.answer_layers import plan_answers, use_bfloat16, use_int8
 from tidybert.options import check_type, spelled_out, values_of
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.registry import foreign_metadata, task_for
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
+from tidybert.training.precision import has_matrix_units
 
 _LOGGER: Final = logging.getLogger(__name__)
 PRETRAINING: Final = "pretrain"
@@ -111,10 +112,14 @@ class OpenedModel:
         """The same model in float32 on the CPU; shares the weights that are in memory so."""
         allow_pickle = self.directory.allow_pickle
         other = OpenedModel(self.name, device="cpu", precision="float32", allow_pickle=allow_pickle)
-        # An int8 encoder has given its float32 weights back.
-        if self.device.type == "cpu" and self.precision != "int8":
+        if not self.gives_weights_back:
             other._parts = self._parts
         return other
+
+    @property
+    def gives_weights_back(self) -> bool:
+        """Whether its encoder has no float32 weights, and others need to read them again."""
+        return self.device.type != "cpu" or self.precision in ("int8", "bfloat16")
 
     @property
     def tokenizer(self) -> BertTokenizer:
@@ -219,6 +224,8 @@ class OpenedModel:
             return
         if self.device.type == "cpu":
             plan_answers(network)
+        if self.precision == "bfloat16" and self.device.type == "cpu" and not self.is_causal:
+            use_bfloat16(network)
         if self.precision != "int8":
             return
         if encoder_of(network).is_causal:
@@ -230,6 +237,11 @@ class OpenedModel:
         if obstacle is not None:
             _LOGGER.warning(f"precision: float32 in place of int8, because {obstacle}")
             self.precision = "float32"
+        elif has_matrix_units():
+            _LOGGER.warning(
+                "precision: bfloat16 is as fast as int8 on this processor, which has AMX, and "
+                "nearer to float32"
+            )
 
 
 def _parts_of(network: nn.Module) -> Iterator[tuple[nn.Module, str]]:

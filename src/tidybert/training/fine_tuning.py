@@ -30,6 +30,7 @@ from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.kernels.dropout import drawing_from
+from tidybert.modeling.kernels.linear import RoundedWeights
 from tidybert.options import changes_of
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.training.determinism import DefaultDraws
@@ -344,7 +345,10 @@ class FineTuning(Objective):
         for module in self.frozen:
             module.eval()
         total_weight = sum(self.features[index].weight for index in work.batches)
-        parts = [self._add_gradient(part, total_weight, numbers) for part in self._parts(work)]
+        weights = RoundedWeights()
+        parts = [
+            self._add_gradient(part, total_weight, numbers, weights) for part in self._parts(work)
+        ]
         return torch.stack([each.double() for each in parts])
 
     def _parts(self, work: Work) -> list[Numbers]:
@@ -354,12 +358,16 @@ class FineTuning(Objective):
         return [chosen[part] for part in cut]
 
     def _add_gradient(
-        self, chosen: Numbers, total_weight: float, numbers: torch.Generator
+        self,
+        chosen: Numbers,
+        total_weight: float,
+        numbers: torch.Generator,
+        weights: RoundedWeights,
     ) -> Tensor:
         """Add the gradient of these examples' share of the step's loss; () that share."""
 
         def loss(batch: Batch) -> Tensor:
-            with autocast(self.device, self.is_mixed):
+            with autocast(self.device, self.is_mixed, weights):
                 return self.loss(self.model, batch) / total_weight
 
         is_new = self._draws is None

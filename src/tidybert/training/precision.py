@@ -2,6 +2,8 @@
 
 import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from statistics import median
 from typing import Final
@@ -9,7 +11,7 @@ from typing import Final
 import torch
 
 from tidybert.errors import UsageError, param
-from tidybert.modeling.kernels.linear import linear
+from tidybert.modeling.kernels.linear import RoundedWeights, linear
 from tidybert.system.reporter import Reporter
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -21,7 +23,10 @@ def is_mixed(precision: str, device: torch.device) -> bool:
     """Whether steps run in bfloat16; auto does so on CUDA alone."""
     if device.type == "cpu" or precision == "float32":
         if precision == "auto":
-            _LOGGER.info("precision: float32, because a CPU uses bfloat16 only on request")
+            _LOGGER.info(
+                "precision: float32, because a CPU uses bfloat16 only on request"
+                + ", with which this one is faster (it has AMX)" * has_matrix_units()
+            )
         return precision == "bfloat16"
     can = device.type == "cuda" and _has_bfloat16(device)
     if precision == "bfloat16" and not can:
@@ -32,6 +37,11 @@ def is_mixed(precision: str, device: torch.device) -> bool:
     if precision == "auto":
         _LOGGER.info(f"precision: {'bfloat16' if can else 'float32'}, which suits {device}")
     return can
+
+
+def has_matrix_units() -> bool:
+    """Whether the processor has Intel's AMX, which multiplies bfloat16 far faster than float32."""
+    return bool(torch.cpu._is_amx_tile_supported())
 
 
 def _has_bfloat16(device: torch.device) -> bool:
@@ -46,7 +56,7 @@ def note_slow_bfloat16(device: torch.device, mixed: bool, reporter: Reporter) ->
     A processor's flags do not tell: some have instructions for bfloat16 that are slow.  The trial
     only notes; it never chooses, because results must not change from run to run.
     """
-    if not mixed or device.type != "cpu":
+    if not mixed or device.type != "cpu" or has_matrix_units():
         return
     slower = _trial()
     if slower > _LOSES:
@@ -78,8 +88,16 @@ def _trial() -> float:
     return median(seconds[True][1:]) / median(seconds[False][1:])
 
 
-def autocast(device: torch.device, mixed: bool) -> torch.autocast:
-    """The context that a step's forward runs in, in each of its threads."""
+@contextmanager
+def autocast(
+    device: torch.device, mixed: bool, weights: RoundedWeights | None = None
+) -> Iterator[None]:
+    """The context that a step's forward runs in, in each of its threads.
+
+    On a CPU ``weights`` are the step's, rounded once for all its threads and parts.
+    """
     # On a CPU all threads would share autocast's cache of the weights.
     keep = device.type != "cpu"
-    return torch.autocast(device.type, torch.bfloat16, enabled=mixed, cache_enabled=keep)
+    shared = nullcontext() if weights is None or not mixed or keep else weights.in_use()
+    with torch.autocast(device.type, torch.bfloat16, enabled=mixed, cache_enabled=keep), shared:
+        yield

@@ -16,6 +16,7 @@ from tidybert.modeling.kernels.answer_layers import (
     _PASSES_WITHOUT_A_PLAN,
     AnswerEncoder,
     plan_answers,
+    use_bfloat16,
     use_int8,
 )
 from tidybert.modeling.kernels.linear import PackedLinear, largest_weight
@@ -202,7 +203,7 @@ def test_a_packed_linear_is_a_linear(has_onednn: bool, monkeypatch: pytest.Monke
             torch.testing.assert_close(packed(hidden, added), hidden @ weight.T + bias + added)
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("precision", ["float32", "int8", "bfloat16"])
 def test_a_planned_pass_takes_the_threads_that_are_chosen(
     precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +212,8 @@ def test_a_planned_pass_takes_the_threads_that_are_chosen(
         if not largest_weight():
             pytest.skip("no exact 8-bit products here")
         assert use_int8(planned) is None
+    if precision == "bfloat16" and not use_bfloat16(planned):
+        pytest.skip("no products of bfloat16 here")
     stack = plan_answers(planned)
     stack.plan()
     passes: list[Hashable] = []

@@ -1,21 +1,40 @@
-"""The encoder in int8: BertLayer's states, alone and in company, and what stays in float32."""
+"""The encoder in int8 and bfloat16: BertLayer's states, alone and in company, and the rest."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tidybert.configuration import BertConfig
 from tidybert.modeling.attention import PassOptions
 from tidybert.modeling.bert import BertModel
+from tidybert.modeling.encoder import ACTIVATIONS
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.modeling.kernels import answer_layers as module
-from tidybert.modeling.kernels.answer_layers import AnswerLayer, use_int8
-from tidybert.modeling.kernels.linear import largest_weight
+from tidybert.modeling.kernels.answer_layers import (
+    AnswerLayer,
+    BFloat16Layer,
+    use_bfloat16,
+    use_int8,
+)
+from tidybert.modeling.kernels.linear import (
+    has_bfloat16_products,
+    largest_weight,
+    plain_bfloat16_linear,
+)
 from tidybert.modeling.rows import Rows
 
 needs_int8 = pytest.mark.skipif(not largest_weight(), reason="no exact 8-bit products here")
+KINDS = [
+    pytest.param(AnswerLayer, marks=needs_int8, id="int8"),
+    pytest.param(
+        BFloat16Layer,
+        marks=pytest.mark.skipif(not has_bfloat16_products(), reason="no products of bfloat16"),
+        id="bfloat16",
+    ),
+]
 CONFIG = BertConfig(
     vocab_size=100,
     hidden_size=64,
@@ -39,18 +58,25 @@ def classifier() -> BertForSequenceClassification:
     return model
 
 
-@needs_int8
+def in_precision(model: nn.Module, kind: type[AnswerLayer]) -> None:
+    if kind is BFloat16Layer:
+        assert use_bfloat16(model)
+    else:
+        assert use_int8(model) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("asked", ["all", "first", "some"])
 @torch.inference_mode()
-def test_a_layer_is_near_its_plain_body(asked: str, causal: bool) -> None:
+def test_a_layer_is_near_its_plain_body(asked: str, causal: bool, kind: type[AnswerLayer]) -> None:
     plain = classifier().bert.layers[0]
     rows = rows_of([70, 70, 9, 1, 33])
     hidden = torch.randn(rows.num_tokens, 64, generator=torch.Generator().manual_seed(1))
     output_rows = {"all": None, "first": rows.first_rows, "some": torch.tensor([3, 80, 141])}[asked]
     options = PassOptions(output_rows, causal)
 
-    found = AnswerLayer(plain)(hidden, rows, options)
+    found = kind(plain)(hidden, rows, options).float()
 
     expected = plain(hidden, rows, options)
     assert found.shape == expected.shape
@@ -58,12 +84,14 @@ def test_a_layer_is_near_its_plain_body(asked: str, causal: bool) -> None:
     assert not torch.equal(found, expected)
 
 
-@needs_int8
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("threads", [1, 2])
 @torch.inference_mode()
-def test_a_text_has_the_same_bits_alone_and_in_company(threads: int) -> None:
+def test_a_text_has_the_same_bits_alone_and_in_company(
+    threads: int, kind: type[AnswerLayer]
+) -> None:
     model = classifier()
-    assert use_int8(model) is None
+    in_precision(model, kind)
     lengths = [1, 2, 3, 8, 17, 64, 127, 128, 129, 300, 511, 512, 17, 3]
     rows = rows_of(lengths)
     before = torch.get_num_threads()
@@ -79,19 +107,42 @@ def test_a_text_has_the_same_bits_alone_and_in_company(threads: int) -> None:
         torch.set_num_threads(before)
 
 
-@needs_int8
-def test_the_float32_weights_are_gone_and_the_state_says_which_they_were() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_float32_weights_are_gone_and_the_state_says_which_they_were(
+    kind: type[AnswerLayer],
+) -> None:
     model, other = classifier(), classifier()
     with torch.no_grad():
         other.bert.layers[1].output.weight[0, 0] += 1.0
     weights = sum(each.nbytes for each in model.bert.layers.parameters())
 
-    assert use_int8(model) is use_int8(other) is None
+    in_precision(model, kind)
+    in_precision(other, kind)
 
     left = sum(each.nbytes for each in model.bert.layers.parameters())
     assert left < 0.02 * weights
     assert not torch.equal(*(each.bert.layers[1].digests for each in (model, other)))
     assert torch.equal(*(each.bert.layers[0].digests for each in (model, other)))
+
+
+@pytest.mark.skipif(not has_bfloat16_products(), reason="no products of bfloat16")
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@torch.inference_mode()
+def test_a_function_inside_a_product_is_the_function(name: str) -> None:
+    layer = classifier().bert.layers[0]
+    layer.activation = ACTIVATIONS[name]
+    hidden = torch.randn(19, 64)
+    rounded = BFloat16Layer(layer)
+
+    found = rounded._expanded(hidden.bfloat16())
+
+    expected = layer.activation(
+        plain_bfloat16_linear(hidden, layer.intermediate.weight, layer.intermediate.bias).float()
+    )
+    torch.testing.assert_close(found.float(), expected, rtol=2**-6, atol=2**-6)
+    layer.activation = torch.tanh
+    expected = torch.tanh(rounded.intermediate(hidden.bfloat16()))
+    assert torch.equal(BFloat16Layer(layer)._expanded(hidden.bfloat16()), expected)
 
 
 @pytest.mark.parametrize(

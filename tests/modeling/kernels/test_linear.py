@@ -1,6 +1,7 @@
 """Linear layers: PyTorch's own results and gradients, by whichever library they are computed."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from unittest import mock
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from tidybert.modeling.kernels import linear as module
-from tidybert.modeling.kernels.linear import Linear, linear
+from tidybert.modeling.kernels.linear import Linear, RoundedWeights, linear
 
 SIZES = st.integers(1, 70)
 ONE_ROUNDING = {"rtol": 2**-8, "atol": 1e-4}
@@ -111,6 +112,24 @@ def test_what_another_product_reads_is_left_in_bfloat16_with_the_same_outcome() 
     for ours, other in zip(results["bfloat16"], results["float32"], strict=True):
         torch.testing.assert_close(ours, other, rtol=0.02, atol=0.02 * other.abs().max().item())
     assert kept(hidden).dtype == torch.float32
+
+
+def test_weights_that_are_rounded_once_give_the_same_bits() -> None:
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(21, 16), torch.nn.Parameter(torch.randn(40, 16))
+    parts = (slice(None), slice(8), slice(8, None))
+    known = RoundedWeights()
+    results: list[list[torch.Tensor]] = []
+
+    for context in (nullcontext(), known.in_use(), known.in_use()):
+        with context, torch.autocast("cpu", torch.bfloat16):
+            found = [linear(hidden, weight[part], None) for part in parts]
+        total = torch.stack([each.square().sum() for each in found]).sum()
+        results.append([*found, *torch.autograd.grad(total, [weight])])
+
+    for other in results[1:]:
+        assert all(map(torch.equal, results[0], other))
+    assert len(known._known) == 1
 
 
 def test_only_the_gradients_that_are_wanted_are_computed() -> None:

@@ -4,34 +4,44 @@ The plain bodies are ``modeling.encoder.BertEncoder`` and ``BertLayer``.  A pass
 its weights laid out before, and its rows filled up to one of a few sizes, because oneDNN makes
 kernels for each number of rows: in a layer that takes longer than the products of a short text.
 In int8, products are ``Int8Linear``; attention, softmax, LayerNorm and activation are float32.
+In bfloat16, products are ``BFloat16Linear`` and states are rounded too; sums are float32.
 T tokens, P rows of which the first T are tokens, H width, R rows asked for.
 """
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import torch
 from torch import Tensor, nn
 
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.attention import PLAIN_PASS, PassOptions
-from tidybert.modeling.encoder import BertEncoder, BertLayer, LowerStates
+from tidybert.modeling.encoder import ACTIVATIONS, BertEncoder, BertLayer, LowerStates
 from tidybert.modeling.kernels.fast_attention import (
     grouped_attention,
     grouped_first_row_attention,
 )
 from tidybert.modeling.kernels.linear import (
+    BFloat16Linear,
     Int8Linear,
     Linear,
     PackedLinear,
+    has_bfloat16_products,
     largest_weight,
     linear,
 )
-from tidybert.modeling.kernels.sizes import MOST_ROWS, filled, size_of
+from tidybert.modeling.kernels.sizes import MOST_ROWS, cut, filled, size_of
 from tidybert.modeling.kernels.threads import ChosenThreads, return_freed_memory
 from tidybert.modeling.rows import Rows
 
+# Functions that oneDNN computes inside a product, by its names.
+_INSIDE: Final = {
+    ACTIVATIONS["gelu"]: ("gelu", "none"),
+    ACTIVATIONS["gelu_new"]: ("gelu", "tanh"),
+    ACTIVATIONS["gelu_pytorch_tanh"]: ("gelu", "tanh"),
+    ACTIVATIONS["relu"]: ("relu", ""),
+}
 # With larger ones an activation could pass float32's range, and rounding would hide that.
 _LARGEST_WEIGHT: Final = 1e6
 # The first chunks of a file are so small, and are no reason to hold the weights twice.
@@ -41,7 +51,9 @@ _PASSES_WITHOUT_A_PLAN: Final = 8
 class AnswerLayer(nn.Module):
     """A BertLayer in evaluation mode and without gradients, with the weights in int8."""
 
-    make_product: type[Int8Linear] | type[PackedLinear] = Int8Linear
+    make_product: type[Int8Linear] | type[PackedLinear] | type[BFloat16Linear] = Int8Linear
+    dtype: ClassVar[torch.dtype | None] = None
+    """Of the states; None: as they come, float32."""
 
     def __init__(self, layer: BertLayer) -> None:
         super().__init__()
@@ -88,8 +100,11 @@ class AnswerLayer(nn.Module):
     def _of_few(self, context: Tensor, hidden: Tensor) -> Tensor:
         after_attention, after_output = self._norms
         hidden = torch.layer_norm(self.context_output(context, hidden), *after_attention)
-        expanded = self.activation(self.intermediate(hidden))
-        return torch.layer_norm(self.output(expanded, hidden), *after_output)
+        return torch.layer_norm(self.output(self._expanded(hidden), hidden), *after_output)
+
+    def _expanded(self, hidden: Tensor) -> Tensor:
+        found: Tensor = self.activation(self.intermediate(hidden))
+        return found
 
     def _of_first_rows(self, hidden: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
         """Queries (B, H) of the rows that ``first`` (B,) names, keys and values (P, 2H) of all."""
@@ -104,6 +119,22 @@ class AnswerLayer(nn.Module):
         digests = bytearray().join(each.digest for each in products)
         # It is in the state, so that a hash of the model's weights depends on these too.
         self.register_buffer("digests", torch.frombuffer(digests, dtype=torch.uint8))
+
+
+class BFloat16Layer(AnswerLayer):
+    """The same in bfloat16, with the activation inside its product."""
+
+    make_product = BFloat16Linear
+    dtype = torch.bfloat16
+
+    def forward(self, hidden: Tensor, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
+        """(P, H) bfloat16 from (P, H) of any dtype."""
+        return super().forward(hidden.to(self.dtype), rows, options)
+
+    def _expanded(self, hidden: Tensor) -> Tensor:
+        if self.activation in _INSIDE:
+            return self.intermediate(hidden, None, _INSIDE[self.activation])  # type: ignore[no-any-return]
+        return super()._expanded(hidden)
 
 
 class _PackedLayer(AnswerLayer):
@@ -143,8 +174,8 @@ class AnswerEncoder(BertEncoder):
         nn.Module.__init__(self)
         self.layers = plain.layers
         self._threads = ChosenThreads()
-        #: Whether the layers are ``AnswerLayer``s.
-        self.is_int8 = False
+        #: The kind of its layers, where they are not BertLayers.
+        self.kind: type[AnswerLayer] | None = None
         self._plan: list[AnswerLayer] = []
         # The parameters as they were when the plan was made, and the sum of their versions.
         self._planned: tuple[list[nn.Parameter], int] = ([], 0)
@@ -155,30 +186,39 @@ class AnswerEncoder(BertEncoder):
     def forward(self, lower: LowerStates, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
         """As ``BertEncoder.forward``."""
         hidden = lower.hidden_states
-        count = hidden.shape[0]
-        if count > MOST_ROWS or torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+        count, asked, dtype = hidden.shape[0], options.output_rows, None
+        if self.kind is not None:
+            dtype = self.kind.dtype
+        elif torch.is_autocast_enabled("cpu"):
             return super().forward(lower, rows, options)
+        layers: list[AnswerLayer] = []
         is_whole = not lower.num_layers and options.hidden_states is None is options.attentions
-        layers = self._layers_for_few() if is_whole and not options.causal else []
+        if count <= MOST_ROWS and is_whole and not options.causal and not torch.is_grad_enabled():
+            layers = self._layers_for_few()
         if not layers:
-            return super().forward(lower, rows, options)
-        size, asked = size_of(count), options.output_rows
+            if dtype is None:
+                return super().forward(lower, rows, options)
+            size = count if options.hidden_states is not None else size_of(count)
+            states = LowerStates(filled(hidden, size, dtype), lower.num_layers)
+            found = super().forward(states, rows, options)
+            return (cut(found, count) if asked is None else found).to(hidden.dtype)
+        size = size_of(count)
 
         def planned() -> Tensor:
-            states = filled(hidden, size)
+            states = filled(hidden, size, dtype)
             for layer in layers[:-1]:
                 states = layer.forward(states, rows)
             return layers[-1].forward(states, rows, options)
 
         found = self._threads.run((size, None if asked is None else len(asked)), planned)
-        return found[:count] if asked is None else found
+        return (cut(found, count) if asked is None else found).to(hidden.dtype)
 
     def plan(self) -> list[AnswerLayer]:
         """The layers for few rows: lays weights out, unless that is done and they are unchanged."""
         parameters, version = self._planned
         if not self._plan or _version(parameters) != version:
             layers: Any = self.layers
-            self._plan = list(layers) if self.is_int8 else [_PackedLayer(each) for each in layers]
+            self._plan = list(layers) if self.kind else [_PackedLayer(each) for each in layers]
             parameters = list(self.layers.parameters())
             self._planned = parameters, _version(parameters)
             self._watched = list(self.layers.modules())
@@ -219,7 +259,7 @@ def use_int8(network: nn.Module) -> str | None:
     """
     stack = plan_answers(network)
     layers = stack.layers
-    if not stack.is_int8:
+    if stack.kind is None:
         if not largest_weight():
             return (
                 "this processor, or this build of PyTorch, has no exact products of 8-bit integers"
@@ -230,15 +270,36 @@ def use_int8(network: nn.Module) -> str | None:
         if not all(each.abs().max() <= _LARGEST_WEIGHT for each in weights):
             return f"the layers have weights beyond {_LARGEST_WEIGHT:,.0f}"
         del weights
-        for number in range(len(layers)):
-            layer = layers[number]
-            assert isinstance(layer, BertLayer)
-            # One after another: each layer's float32 weights go when its int8 weights are there.
-            layers[number] = AnswerLayer(layer)
-            del layer
-            return_freed_memory()
-        stack.is_int8 = True
+        _replace(stack, AnswerLayer)
+    _make_steady(network)
+    return None
+
+
+def use_bfloat16(network: nn.Module) -> bool:
+    """Have the network's encoder compute in bfloat16, in place; False where oneDNN does not."""
+    stack = plan_answers(network)
+    if stack.kind is None:
+        if not has_bfloat16_products():
+            return False
+        _replace(stack, BFloat16Layer)
+    _make_steady(network)
+    return True
+
+
+def _replace(stack: AnswerEncoder, kind: type[AnswerLayer]) -> None:
+    layers = stack.layers
+    for number in range(len(layers)):
+        layer = layers[number]
+        assert isinstance(layer, BertLayer)
+        # One after another: each layer's float32 weights go when its own are there.
+        layers[number] = kind(layer)
+        del layer
+        return_freed_memory()
+    stack.kind, stack._plan = kind, []
+
+
+def _make_steady(network: nn.Module) -> None:
+    """What stays in float32 has the same bits in any batch."""
     for module in network.modules():
         if isinstance(module, Linear):
             module.is_steady = True
-    return None

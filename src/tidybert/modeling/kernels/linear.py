@@ -14,7 +14,9 @@ T rows, I inputs, O outputs, V rows of a table, H width.
 import hashlib
 import os
 import platform
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache, wraps
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
@@ -24,7 +26,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from tidybert.modeling.kernels.sizes import MOST_ROWS, filled, size_of
+from tidybert.modeling.kernels.sizes import MOST_ROWS, cut, filled, size_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,7 +99,8 @@ def linear(
     which would round it and fill it up again: it may have more rows, and stays in bfloat16.
     """
     if _bfloat16_fits(hidden, weight):
-        return _BFloat16Linear.apply(hidden, weight, bias, feeds_product)  # type: ignore[no-any-return,no-untyped-call]
+        rounded = _rounded(weight)
+        return _BFloat16Linear.apply(hidden, weight, rounded, bias, feeds_product)  # type: ignore[no-any-return,no-untyped-call]
     if not _onednn_fits(hidden, weight):
         return functional.linear(hidden, weight, bias)
     if torch.is_grad_enabled():
@@ -134,6 +137,85 @@ class PackedLinear:
             rows, count = filled(hidden, size_of(len(hidden))), len(hidden)
             found = _PRODUCT(rows, self._packed, self._bias, "none", [], "")[:count]
         return found if added is None else found.add_(added)
+
+
+class BFloat16Linear:
+    """``linear`` in bfloat16 on a CPU, without gradients, with a weight rounded and laid out once.
+
+    Args:
+        weight, bias: (O, I) and (O,) float32.
+
+    A sum is rounded once, after the bias, the function and what is added.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        rounded, self._bias = weight.detach().bfloat16(), bias.detach().bfloat16()
+        self._packed = _PACK(rounded, None)
+        parts = (each.view(torch.int16).numpy().tobytes() for each in (rounded, self._bias))
+        #: sha256 of what decides its outputs.
+        self.digest = hashlib.sha256(b"".join(parts)).digest()
+
+    def __call__(
+        self, hidden: Tensor, added: Tensor | None = None, function: tuple[str, str] = ("none", "")
+    ) -> Tensor:
+        """(T, I) to (T, O), bfloat16; plus ``added`` (T, O), or ``function`` of it, by its name."""
+        count, size = hidden.shape[0], size_of(hidden.shape[0])
+        rows = filled(hidden, size)
+        if added is None:
+            name, form = function
+            found: Tensor = _ONEDNN(rows, self._packed, self._bias, name, [], form)
+        else:
+            found = _ONEDNN.binary(rows, filled(added, size), self._packed, self._bias, "add")
+        return cut(found, count)
+
+
+def plain_bfloat16_linear(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The plain body of ``BFloat16Linear``, before anything is added."""
+    rows, weight, bias = (each.bfloat16().double() for each in (hidden, weight, bias))
+    return (rows @ weight.T + bias).bfloat16()
+
+
+def has_bfloat16_products() -> bool:
+    """Whether oneDNN multiplies bfloat16 here: it needs AVX-512 on x86."""
+    return _ONEDNN is not None and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+_of_this_thread = threading.local()
+
+
+class RoundedWeights:
+    """Weights in bfloat16, each rounded once while they do not change; threads may share it.
+
+    Linear layers of a thread take them from it within ``in_use``.
+    """
+
+    def __init__(self) -> None:
+        # The weight is held too, so that no other tensor has its identity.
+        self._known: dict[int, tuple[Tensor, Tensor]] = {}
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        _of_this_thread.weights = self
+        try:
+            yield
+        finally:
+            del _of_this_thread.weights
+
+    def rounded(self, weight: Tensor) -> Tensor:
+        """``weight.bfloat16()``; a part of a parameter is a part of the rounded parameter."""
+        whole = weight if weight._base is None else weight._base
+        with self._lock:
+            if id(whole) not in self._known:
+                self._known[id(whole)] = whole, whole.detach().bfloat16()
+            found = self._known[id(whole)][1]
+        begin = weight.storage_offset() - whole.storage_offset()
+        return found.as_strided(weight.shape, weight.stride(), begin)
+
+
+def _rounded(weight: Tensor) -> Tensor:
+    known: RoundedWeights | None = getattr(_of_this_thread, "weights", None)
+    return weight.detach().bfloat16() if known is None else known.rounded(weight)
 
 
 def plain_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -232,9 +314,14 @@ class _BFloat16Linear(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, feeds_product: bool
+        ctx: Any,
+        hidden: Tensor,
+        _weight: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        feeds_product: bool,
     ) -> Tensor:
-        ctx.count, ctx.of_hidden, weight = len(hidden), hidden.dtype, weight.bfloat16()
+        ctx.count, ctx.of_hidden = len(hidden), hidden.dtype
         rounded = filled(hidden, size_of(ctx.count), torch.bfloat16)
         ctx.save_for_backward(rounded, weight)
         with torch.autocast("cpu", enabled=False):
@@ -247,14 +334,15 @@ class _BFloat16Linear(torch.autograd.Function):
     @once_differentiable
     def backward(
         ctx: Any, gradient: Tensor
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
+    ) -> tuple[Tensor | None, Tensor | None, None, Tensor | None, None]:
         hidden, weight = ctx.saved_tensors
-        needs_hidden, needs_weight, needs_bias, _ = ctx.needs_input_grad
+        needs_hidden, needs_weight, _, needs_bias, _ = ctx.needs_input_grad
         rounded = filled(gradient, len(hidden), torch.bfloat16)
         with torch.autocast("cpu", enabled=False):
             return (
                 (rounded @ weight)[: ctx.count].to(ctx.of_hidden) if needs_hidden else None,
                 (rounded.t() @ hidden).float() if needs_weight else None,
+                None,
                 gradient.sum(0).float() if needs_bias else None,
                 None,
             )
