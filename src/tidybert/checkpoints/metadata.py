@@ -116,6 +116,7 @@ class KnownSettings(TypedDict, total=False):
     """Settings of a task's answers; a task may add names of its own."""
 
     temperature: Annotated[float, msgspec.Meta(ge=1e-3, le=1e3)]
+    min_score: Annotated[float, msgspec.Meta(ge=0, le=1)]
     thresholds: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
     long: str
     doc_stride: _Count | None
