@@ -58,6 +58,18 @@ def test_top_k_keeps_the_likeliest(make_engine: Make, make_client: Any) -> None:
     assert refused.json()["error"]["field"] == "top_k"
 
 
+def test_a_request_asks_for_a_score(make_engine: Make, make_client: Any) -> None:
+    engine = make_engine("colours", "scores")
+    body = {"inputs": "cat", "min_score": 1.0}
+
+    found = post(make_client(engine), "colours/predict", body).json()
+    refused = post(make_client(engine), "scores/predict", body)
+
+    assert found["label"] is None
+    assert found["score"] == max(found["scores"].values())
+    assert refused.json()["error"]["field"] == "min_score"
+
+
 def test_the_other_heads(make_engine: Make, make_client: Any) -> None:
     engine = make_engine("base")
 

@@ -22,7 +22,7 @@ from tidybert.tasks.answers import softmax
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.regression import Regression
-from tidybert.tasks.task_options import TextOptions
+from tidybert.tasks.task_options import ClassOptions, TextOptions
 from tidybert.tasks.text_task import TextAnswers
 from tidybert.training.interruption import as_in_python
 
@@ -160,6 +160,9 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
             beginning and the end, windows reads it all and averages.
         random_state: scikit-learn's name for ``seed``, which it replaces where it is a number.
         warm_start: train a fitted model further; False begins again with ``model``.
+        min_score: predict None where the likeliest label's probability is below; None as chosen.
+        min_coverage, min_accuracy: choose that score on the part held out, so that this share of
+            it has a label, or that this share of its labels is right.
         class_weight: None, "balanced", or weights by label; labels not named weigh 1.  For a matrix
             y it weighs the texts with a label against those without.
         validation_fraction: share held out, by class, to choose the step whose weights are kept;
@@ -184,6 +187,9 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
 
     _task_names = ("classify", "multi-label")
     class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
+    min_score: float | None = None
+    min_coverage: float | None = None
+    min_accuracy: float | None = None
 
     task_: Classification | MultiLabelClassification = field(init=False)
     classes_: npt.NDArray[Any] = field(init=False)
@@ -195,6 +201,8 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
             found = weights_of_labels(self.class_weight, classes.tolist(), names, indicators[kept])
             long_texts = self._long_texts()
             task = MultiLabelClassification(names, long_texts=long_texts, label_weights=found)
+            with as_in_python():
+                task.with_min_score(self.min_score)
             examples = [_of_labels(at, read[at], indicators[at], names) for at in kept.tolist()]
             return Begun(task, examples, fitted={"classes_": classes})
         column = inputs.read_column(y, len(read))[kept]
@@ -205,18 +213,33 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
             example_of(place, read[place], names[each])
             for place, each in zip(kept.tolist(), ids.tolist(), strict=True)
         ]
-        one = Classification(names, long_texts=self._long_texts())
+        with as_in_python():
+            options = ClassOptions(min_coverage=self.min_coverage, min_accuracy=self.min_accuracy)
+            one = Classification(names, long_texts=self._long_texts(), options=options)
+            one = one.with_min_score(self.min_score)
         return Begun(one, examples, weights, {"classes_": classes})
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The most probable label of each example, (n,) of y's type.
+        """The most probable label of each example, (n,) of y's type, or None below ``min_score``.
 
         After a matrix y: (n, L), 1 where a probability reaches its label's threshold, else 0.
         """
         outputs = self._outputs(X)
         if isinstance(self.task_, MultiLabelClassification):
             return self.task_.decisions(self.task_.probabilities(outputs)).astype(np.int64)
-        return np.asarray(self.classes_[outputs.argmax(1)])
+        found = np.asarray(self.classes_[outputs.argmax(1)])
+        if self.task_.min_score is None:
+            return found
+        found = found.astype(object)
+        scores = softmax(outputs / np.float32(self.task_.temperature)).max(1)
+        found[scores < self.task_.min_score] = None
+        return found
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of the examples whose label is right; where none is given, it is not."""
+        if isinstance(self.task_, MultiLabelClassification) or self.task_.min_score is None:
+            return float(super().score(X, y, sample_weight))
+        return float(np.average(self.predict(X) == np.asarray(y), weights=sample_weight))
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """Probabilities (n, C), in the order of ``classes_``; after a matrix y each by itself."""
@@ -300,6 +323,7 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
             [names[index] for index in order],
             temperature=task.temperature,
             long_texts=task.long_texts,
+            min_score=task.min_score,
         )
         reorder_labels(self.model_, order.tolist())
 

@@ -53,6 +53,10 @@ class FinetuneOptions(TypedDict, total=False):
     'classify, regress: cut a text that is too long: truncate keeps its start, head-tail its start and end; windows reads it all and averages.'
     class_weight: Literal['balanced'] | None
     'classify: balanced gives rare classes more weight in the loss.'
+    min_coverage: float | None
+    'classify: give null as the label below the score from which this share of dev has a label.'
+    min_accuracy: float | None
+    'classify: give null as the label below the lowest score from which this share of the labels given to dev is right.'
     num_train_epochs: float | None
     'Passes over the training data; 0 trains nothing after head_start. If not set: 3, or by the number of labels.'
     max_steps: int | None
@@ -173,6 +177,8 @@ class EvaluateOptions(TypedDict, total=False):
     'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after training in it, else float32.'
     max_seq_length: int | None
     'Most tokens of a text; a longer one is cut. If not set: as in training.'
+    min_score: float | None
+    'Give null as the label of a class whose score is below S. If not set: as in training.'
     resamples: int
     'Samples to draw for the intervals of report; fewer take less time.'
     texts: Any

@@ -31,6 +31,8 @@ class PredictorKeywords(TypedDict, total=False):
     'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after training in it, else float32.'
     max_seq_length: int | None
     'Most tokens of a text; a longer one is cut. If not set: as in training.'
+    min_score: float | None
+    'Give null as the label of a class whose score is below S. If not set: as in training.'
 
 class EmbedderKeywords(TypedDict, total=False):
     device: str

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from tidybert.configuration import Pooling
 from tidybert.options import Options, option
+from tidybert.tasks.task_options import ScoreOption
 from tidybert.training.runs.run_options import DeviceOption, PickleOption, RowsOption
 
 AnswerPrecision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
@@ -37,7 +38,7 @@ class OpeningOptions(PrecisionOption, PickleOption, DeviceOption):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictorOptions(TrainedLengthOption, OpeningOptions):
+class PredictorOptions(ScoreOption, TrainedLengthOption, OpeningOptions):
     """How a finished model is opened."""
 
 

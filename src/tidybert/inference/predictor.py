@@ -138,6 +138,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
         precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
             CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
         max_seq_length: tokens a text is cut to; None for the length of the training.
+        min_score: give None as the label of a class whose score is below; None as in training.
         allow_pickle: read weights from a pickle if there is no safetensors file.
 
     Raises ModelNotFoundError, ConfigError, VocabularyError, WeightsError or UsageError.
@@ -162,6 +163,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
         device: str = "auto",
         precision: AnswerPrecision = "auto",
         max_seq_length: int | None = None,
+        min_score: float | None = None,
         allow_pickle: bool = False,
     ) -> None:
         opened = OpenedModel(run, device=device, precision=precision, allow_pickle=allow_pickle)
@@ -169,6 +171,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
         fitting = fitting_length(opened.config, max_seq_length)
         if max_seq_length is not None:
             self.max_seq_length = fitting
+        self.task = self.task.with_min_score(min_score)
 
     @classmethod
     def of(cls, finished: Finished) -> Self:
@@ -191,9 +194,8 @@ class Predictor(ShowsFacts, Generic[Answer]):
         metadata = self.metadata
         # The files' hash takes no time; a directory of transformers has none.
         model = metadata.sha256 or model_fingerprint(self.model, self.tokenizer)
-        settings = plain_json(
-            [metadata.task, metadata.label_names, metadata.settings, metadata.files]
-        )
+        chosen = {**metadata.settings, **self.task.settings()}
+        settings = plain_json([metadata.task, metadata.label_names, chosen, metadata.files])
         return hashlib.sha256(json.dumps([model, settings]).encode()).hexdigest()
 
     def facts(self) -> dict[str, object]:

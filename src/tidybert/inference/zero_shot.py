@@ -124,6 +124,7 @@ class NamePredictor(Predictor[ClassAnswer]):
         model: str | Path,
         labels: Sequence[str] | None,
         descriptions: Mapping[str, str] | None = None,
+        min_score: float | None = None,
         **options: Any,
     ) -> None:
         labels = list(descriptions or ()) if labels is None else list(labels)
@@ -144,7 +145,7 @@ class NamePredictor(Predictor[ClassAnswer]):
                 "and more are told apart less well; check some answers"
             )
         self.embedder = Embedder(model, **options)
-        task = Classification(labels, temperature=TEMPERATURE)
+        task = Classification(labels, temperature=TEMPERATURE).with_min_score(min_score)
         settings = {**task.settings(), "class_texts": texts}
         length, tokenizer = self.embedder.max_seq_length, self.embedder.tokenizer
         metadata = ModelMetadata("classify", task.names, length, TEXT, settings)

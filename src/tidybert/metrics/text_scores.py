@@ -33,6 +33,9 @@ class ClassScores(TypedDict):
     matthews: Annotated[float, Metric("correlation from -1 to 1; 0 is chance, 1 is perfect", -1)]
     f1: NotRequired[Annotated[float, Metric("F1 of the class {positive}")]]
     log_loss: Annotated[float, Metric("mean of -ln(probability of the right class)", most=inf)]
+    min_score: NotRequired[Annotated[float, Metric("score from which a label is given, else null")]]
+    coverage: NotRequired[Annotated[float, Metric("fraction of the examples that get a label")]]
+    answered_accuracy: NotRequired[Annotated[float, Metric("fraction of these that are right")]]
     confusion_matrix: list[list[int]]
     per_label: dict[str, dict[str, float]]
 

@@ -136,7 +136,7 @@ class LabelledAnswer(TaskAnswer):
 
 @dataclass(frozen=True)
 class Classified(LabelledAnswer):
-    """classify: the likeliest class, its probability, and that of every class."""
+    """classify: the likeliest class, or None, its probability, and that of every class."""
 
     dict_name = "ClassAnswer"
     function = "softmax"
@@ -147,10 +147,17 @@ class Classified(LabelledAnswer):
 
     @property
     def given(self) -> list[Any]:
-        return [self.label]
+        return [] if self.label is None else [self.label]
+
+    def from_score(self, min_score: float | None) -> Self:
+        """With the likeliest class as the label, or None where its score is below ``min_score``."""
+        if self.score < (min_score or 0.0):
+            return replace(self, label=None)
+        return replace(self, label=max(self.scores, key=self.scores.__getitem__))
 
     def cells(self) -> dict[str, str]:
-        return {"label": str(self.label), "score": f"{self.score:.4f}"}
+        label = "(none)" if self.label is None else str(self.label)
+        return {"label": label, "score": f"{self.score:.4f}"}
 
     def label_scores(self, *, raw: bool = False) -> dict[Any, float]:
         """Raw ones are log-probabilities, which differ from the logits by one number."""
@@ -164,7 +171,8 @@ class Classified(LabelledAnswer):
         return _log(relevant) - _log(other) if raw else relevant
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
-        return replace(self, label=values[self.label], scores=_renamed(self.scores, values))
+        label = None if self.label is None else values[self.label]
+        return replace(self, label=label, scores=_renamed(self.scores, values))
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ class Read(TypedDict):
 
 
 class ClassAnswer(Read):
-    """classify: the likeliest class, its probability, and that of every class."""
+    """classify: the likeliest class, or None, its probability, and that of every class."""
 
     label: Any
     score: float

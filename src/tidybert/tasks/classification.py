@@ -1,8 +1,10 @@
 """classify: a single text or a pair to one of several classes (paper 4.1; run_classifier.py)."""
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
+from copy import copy
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +15,7 @@ from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.checkpoints.sentence_form import IDENTITY
 from tidybert.data.batching import Batch
+from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
@@ -20,12 +23,15 @@ from tidybert.files.text_examples import TextExample, label_names
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import ClassScores, classification_metrics
+from tidybert.metrics.thresholds import ANSWERS_NONE, fewest_for, score_for
 from tidybert.tasks.answer import Classified
 from tidybert.tasks.answers import Floats, Indices, Judgement, only_numbers, softmax
 from tidybert.tasks.targets import Explained, Target, class_target
 from tidybert.tasks.task import labels_of, refuse_unknown, softmax_divergence
-from tidybert.tasks.task_options import ClassOptions
+from tidybert.tasks.task_options import ClassOptions, ScoreOption
 from tidybert.tasks.text_task import TextAnswers, TextTask
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class ClassAnswers(TextAnswers["Classification"]):
@@ -54,12 +60,30 @@ class ClassAnswers(TextAnswers["Classification"]):
             self.task.names,
             self.class_probabilities[which],
         )
+        if self.task.min_score is not None:
+            given = self.confidence[which] >= self.task.min_score
+            if chosen is None:
+                found["min_score"] = self.task.min_score
+            found["coverage"] = float(given.mean())
+            right = self.correct[which][given]
+            found["answered_accuracy"] = float(right.mean()) if len(right) else 0.0
         return found if chosen is None else only_numbers(found)
+
+    @cached_property
+    def confidence(self) -> Floats:
+        """(N,) the probability of the likeliest class."""
+        return np.asarray(self.class_probabilities.max(1))
+
+    @cached_property
+    def correct(self) -> Floats:
+        """(N,) 1 where the likeliest class is right, else 0."""
+        return np.asarray(self.best == self.label_ids, dtype=np.float64)
 
     def prediction(self, number: int) -> Classified:
         scores = self.class_probabilities[number].tolist()
         best, names = int(self.best[number]), self.task.names
-        return Classified(names[best], scores[best], dict(zip(names, scores, strict=True)))
+        found = Classified(names[best], scores[best], dict(zip(names, scores, strict=True)))
+        return found.from_score(self.task.min_score)
 
     def judgement(self, number: int) -> Judgement:
         scores = self.class_probabilities[number]
@@ -82,6 +106,8 @@ class Classification(TextTask):
         class_weights: by name, each example's weight in the loss; None weighs all alike.
         temperature: answers divide logits by this before the softmax.
         long_texts: how to read texts that are too long; None cuts off their end.
+        min_score: answers give no label below this probability; None always gives one.
+        options: what else training was given, such as how to choose ``min_score``.
 
     Raises UsageError for class weights of other names.
     """
@@ -100,8 +126,11 @@ class Classification(TextTask):
         class_weights: Mapping[str, float] | None = None,
         temperature: float = 1.0,
         long_texts: LongTexts | None = None,
+        min_score: float | None = None,
+        options: ClassOptions = ClassOptions(),
     ) -> None:
         super().__init__(long_texts)
+        self.min_score, self._options = min_score, options
         self.label_names = tuple(label_names)
         if class_weights is not None and set(class_weights) != set(self.names):
             different = sorted(set(class_weights) ^ set(self.names))
@@ -121,7 +150,7 @@ class Classification(TextTask):
             labels = [one.label for one in examples if one.label is not None]
             weights = balanced_class_weights(labels)
         long_texts = LongTexts(options.long or "truncate", options.doc_stride)
-        return cls(label_names(examples), weights, long_texts=long_texts)
+        return cls(label_names(examples), weights, long_texts=long_texts, options=options)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
@@ -135,6 +164,7 @@ class Classification(TextTask):
             cls.needed_names(metadata),
             temperature=metadata.settings.get("temperature", 1.0),
             long_texts=LongTexts.from_settings(metadata.settings),
+            min_score=metadata.settings.get("min_score"),
         )
 
     @classmethod
@@ -142,7 +172,19 @@ class Classification(TextTask):
         return () if example.label is None else (example.label,)
 
     def settings(self) -> dict[str, Any]:
-        return {"temperature": self.temperature, **super().settings()}
+        # So a RUN that always gives a label has the file of older versions.
+        score = {} if self.min_score is None else {"min_score": self.min_score}
+        return {"temperature": self.temperature, **score, **super().settings()}
+
+    def examine(self, data: TrainingData[TextExample], report: DataReport) -> None:
+        super().examine(data, report)
+        coverage, accuracy = self._options.min_coverage, self._options.min_accuracy
+        if (needed := fewest_for(coverage, accuracy)) > len(data.held_out):
+            name, wanted = ("min_coverage", coverage) if coverage else ("min_accuracy", accuracy)
+            report.errors.append(
+                f"{param(name, wanted)} needs {needed:,} dev examples to know, and there are "
+                f"{len(data.held_out):,}: give more with {param('dev')}, or leave it out"
+            )
 
     @classmethod
     def reads_head(cls, head: HeadDescription) -> bool:
@@ -173,9 +215,28 @@ class Classification(TextTask):
         chosen = self.chosen_label(asked.label, asked.logits[0])
         return class_target(self.names[chosen], chosen, self.temperature)
 
+    def with_min_score(self, min_score: float | None) -> Self:
+        ScoreOption(min_score=min_score)
+        found = copy(self)
+        found.min_score = self.min_score if min_score is None else min_score
+        return found
+
     def calibrated(self, answers: ClassAnswers) -> Self:
-        temperature = fit_temperature(answers.logits, np.array(answers.labels))
-        return type(self)(self.names, self._class_weights, temperature, self.long_texts)
+        """One temperature, and then the score from which a label is given, if one is asked for."""
+        found, options = copy(self), self._options
+        found.temperature = fit_temperature(answers.logits, np.array(answers.labels))
+        if options.min_coverage is not None or options.min_accuracy is not None:
+            warmed = found.answers(answers.outputs, answers.features, answers.examples)
+            assert isinstance(warmed, ClassAnswers)
+            found.min_score = score_for(
+                warmed.confidence, warmed.correct, options.min_coverage, options.min_accuracy
+            )
+            if options.min_accuracy is not None and found.min_score == ANSWERS_NONE:
+                _LOGGER.warning(
+                    f"no score reaches an accuracy of {options.min_accuracy:g} on dev, so the "
+                    "model gives no label: train it with more examples, or ask for less"
+                )
+        return found
 
 
 def balanced_class_weights(labels: Sequence[str]) -> dict[str, float]:

@@ -322,6 +322,15 @@ class Task(ABC, Generic[E]):
             )
         return self.label_ids[label]
 
+    def with_min_score(self, min_score: float | None) -> Self:
+        """The same task, which gives no label below a score; None leaves it as it is."""
+        if min_score is not None:
+            raise UsageError(
+                f"{param('min_score')} is for models that give one label, and this one was trained "
+                f"to {self.name}: leave it out"
+            )
+        return self
+
     def calibrated(self, answers: Any) -> Self:
         """The same task with temperature and thresholds fitted to its answers on labelled data."""
         return self

@@ -88,6 +88,13 @@ class MultiLabelOptions(TextOptions):
     """``classify``: give a text any number of classes, each with its own threshold."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScoreOption(Options):
+    min_score: float | None = option(None, at_least=0, at_most=1)
+    """``--min-score S``: Give null as the label of a class whose score is below S. If not set: as
+    in training."""
+
+
 @dataclass(frozen=True)
 class ClassOptions(MultiLabelOptions):
     """For classes of which a text has one."""
@@ -96,6 +103,20 @@ class ClassOptions(MultiLabelOptions):
 
     class_weight: Literal["balanced"] | None = option(None)
     """``classify``: balanced gives rare classes more weight in the loss."""
+    min_coverage: float | None = option(None, above=0, at_most=1)
+    """``classify``: give null as the label below the score from which this share of dev has a
+    label."""
+    min_accuracy: float | None = option(None, above=0, below=1)
+    """``classify``: give null as the label below the lowest score from which this share of the
+    labels given to dev is right."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.min_coverage is not None and self.min_accuracy is not None:
+            raise UsageError(
+                f"{param('min_coverage')} and {param('min_accuracy')} both choose a score: give "
+                "one of them"
+            )
 
 
 @dataclass(frozen=True)

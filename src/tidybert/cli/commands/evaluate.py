@@ -13,6 +13,7 @@ from tidybert.cli.progress import shown_texts
 from tidybert.files.reading import ReadOptions
 from tidybert.inference.options import MeasureOptions, PredictorOptions, TrainedLengthOption
 from tidybert.options import option, values_of
+from tidybert.tasks.task_options import ScoreOption
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +23,9 @@ class MetricsFlag:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateFlags(MeasureOptions, MetricsFlag, TrainedLengthOption, flags.AnswerFlags):
+class EvaluateFlags(
+    MeasureOptions, MetricsFlag, ScoreOption, TrainedLengthOption, flags.AnswerFlags
+):
     pass
 
 

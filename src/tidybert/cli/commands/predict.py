@@ -23,6 +23,7 @@ from tidybert.inference.options import (
     TrainedLengthOption,
 )
 from tidybert.options import option, values_of
+from tidybert.tasks.task_options import ScoreOption
 
 if TYPE_CHECKING:
     from tidybert.inference.answer_files import AnswerForm
@@ -35,7 +36,9 @@ MOST_USED: Final = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictFlags(TrainedLengthOption, NamedClassesOptions, flags.AnswerFlags, flags.OutFlags):
+class PredictFlags(
+    ScoreOption, TrainedLengthOption, NamedClassesOptions, flags.AnswerFlags, flags.OutFlags
+):
     PANEL: ClassVar = "Other options"
 
     input: list[str] | None = None

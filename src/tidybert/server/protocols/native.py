@@ -18,7 +18,7 @@ from tidybert.checkpoints.example_kinds import (
 from tidybert.server.answers import JsonAnswer, Refusal
 from tidybert.server.protocols.protocol import Body, ByPath, PromptName, Protocol, names_model
 from tidybert.server.served_model import ServedModel
-from tidybert.tasks.answer import LabelledAnswer
+from tidybert.tasks.answer import Classified, LabelledAnswer
 
 router = APIRouter(prefix="/v1/models/{name}", tags=["native"], dependencies=[Depends(names_model)])
 PROTOCOL: Final = Protocol(router=router)
@@ -53,6 +53,10 @@ class PredictBody(Body):
     inputs: Input | list[Input]
     truncate: Truncate = False
     top_k: TopK = None
+    min_score: Annotated[
+        float | None,
+        Field(ge=0, le=1, description="Give null as the label below it. If not set: as trained."),
+    ] = None
 
 
 class FillMaskBody(Body):
@@ -99,6 +103,10 @@ async def predict(body: PredictBody, asked: ByPath) -> JsonAnswer:
     answers = await asked.predict(texts, pairs, truncate=body.truncate)
     shown = []
     for answer in answers:
+        if body.min_score is not None:
+            if not isinstance(answer, Classified):
+                raise Refusal(422, "only answers of one label have its score", "min_score")
+            answer = answer.from_score(body.min_score)
         if body.top_k is not None:
             if not isinstance(answer, LabelledAnswer):
                 message = "only answers with scores by label have the likeliest"
