@@ -22,6 +22,16 @@ class PairKeywords(TypedDict, total=False):
     max_seq_length: int | None
     'Most tokens of a text; a longer one is cut. If not set: as many as the model allows.'
 
+class PredictorKeywords(TypedDict, total=False):
+    device: str
+    'Device to compute on: auto, cpu, cuda or cuda:N.'
+    allow_pickle: bool
+    'Also read weights from a pickle; nothing else in it is loaded.'
+    precision: Literal['auto', 'float32', 'bfloat16', 'float16', 'int8']
+    'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after training in it, else float32.'
+    max_seq_length: int | None
+    'Most tokens of a text; a longer one is cut. If not set: as in training.'
+
 class EmbedderKeywords(TypedDict, total=False):
     device: str
     'Device to compute on: auto, cpu, cuda or cuda:N.'
