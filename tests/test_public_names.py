@@ -1,5 +1,7 @@
 """``import tidybert`` offers its names lazily, to editors as well."""
 
+import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +40,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 def test_a_name_loads_only_its_own_module() -> None:
     code = "import sys, tidybert; tidybert.BertConfig; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_help_of_a_class_names_its_arguments_alone() -> None:
+    for name in ("Embedder", "MaskFiller", "NextSentencePredictor", "Predictor", "TextScorer"):
+        found = getattr(tidybert, name)
+        _, _, listed = found.__doc__.partition("Args:\n")
+        named = set(re.findall(r"^ {8}(\w+):", listed, re.MULTILINE))
+        assert named == set(inspect.signature(found).parameters), name
 
 
 if __name__ == "__main__":

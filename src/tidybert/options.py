@@ -258,13 +258,14 @@ def documented(group: type) -> Callable[[type[T]], type[T]]:
     """Complete the ``Args`` of a class's docstring by the options of a dataclass that it lacks."""
 
     def decorate(kind: type[T]) -> type[T]:
+        names = {each.name for each in fields(group)}
         own, attributes, rest = (kind.__doc__ or "").partition("\n    Attributes:\n")
         lines = [
             textwrap.fill(
                 f"{name}: {text}", 100, initial_indent="        ", subsequent_indent=12 * " "
             )
             for name, text in python_helps(group).items()
-            if hasattr(group, name) and not re.search(rf"^ {{8}}([\w, ]+, )?{name}[,:]", own, re.M)
+            if name in names and not re.search(rf"^ {{8}}([\w, ]+, )?{name}[,:]", own, re.M)
         ]
         kind.__doc__ = "\n".join([own.rstrip(), *lines]) + "\n" + attributes + rest
         return kind

@@ -4,16 +4,11 @@ They are made from the options that flags are made from; keywords.pyi has them i
 checkers and editors.
 """
 
-from tidybert.inference.options import (
-    EmbedderOptions,
-    OpeningOptions,
-    PairOptions,
-    PredictorOptions,
-)
+from tidybert.inference import options
 from tidybert.options import keywords, parameters
 
-OpeningKeywords = keywords(__name__, "OpeningKeywords", OpeningOptions)
-PairKeywords = keywords(__name__, "PairKeywords", PairOptions)
-PredictorKeywords = keywords(__name__, "PredictorKeywords", PredictorOptions)
-EmbedderKeywords = keywords(__name__, "EmbedderKeywords", EmbedderOptions)
-VectorParameters = parameters(__name__, "VectorParameters", EmbedderOptions)
+OpeningKeywords = keywords(__name__, "OpeningKeywords", options.OpeningOptions)
+PairKeywords = keywords(__name__, "PairKeywords", options.PairOptions)
+PredictorKeywords = keywords(__name__, "PredictorKeywords", options.PredictorOptions)
+EmbedderKeywords = keywords(__name__, "EmbedderKeywords", options.EmbedderOptions)
+VectorParameters = parameters(__name__, "VectorParameters", options.EmbedderOptions)

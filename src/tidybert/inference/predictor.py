@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, cast, overload
+from typing import Any, Generic, Self, TypeVar, Unpack, cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,10 @@ from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import Reading
 from tidybert.files.rows import as_list, count_of, plain
 from tidybert.inference.forward import in_chunks, run_features
+from tidybert.inference.keywords import PredictorKeywords
 from tidybert.inference.loading import Finished, OpenedModel, fitting_length, model_fingerprint
-from tidybert.inference.options import AnswerPrecision
+from tidybert.inference.options import OpeningOptions, PredictorOptions
+from tidybert.options import documented, spelled_out, values_of
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import ShowsFacts, counting_bar
@@ -126,22 +128,17 @@ def _checked(values: list[Any], name: str, *, lists: bool) -> list[Any]:
     return found
 
 
+@documented(PredictorOptions)
 class Predictor(ShowsFacts, Generic[Answer]):
     """A fine-tuned model that answers.
 
     A type checker knows the keys of ``Predictor[ClassAnswer](run)``'s answers; the classes of
     answers are in ``tidybert.tasks.answer_types``.
 
+    Raises ModelNotFoundError, ConfigError, VocabularyError, WeightsError or UsageError.
+
     Args:
         run: a RUN, or a directory that transformers saved with a head of the same kind.
-        device: auto, cpu, cuda or cuda:N.
-        precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
-            CPU; auto is bfloat16 on CUDA if the model was trained in it, and float32 elsewhere.
-        max_seq_length: tokens a text is cut to; None for the length of the training.
-        min_score: give None as the label of a class whose score is below; None as in training.
-        allow_pickle: read weights from a pickle if there is no safetensors file.
-
-    Raises ModelNotFoundError, ConfigError, VocabularyError, WeightsError or UsageError.
     """
 
     #: The directory of the RUN; None for a model in memory.
@@ -156,22 +153,15 @@ class Predictor(ShowsFacts, Generic[Answer]):
     #: By name, the labels that a program gave and that are not texts.
     label_values: Mapping[str, Any]
 
-    def __init__(
-        self,
-        run: str | Path,
-        *,
-        device: str = "auto",
-        precision: AnswerPrecision = "auto",
-        max_seq_length: int | None = None,
-        min_score: float | None = None,
-        allow_pickle: bool = False,
-    ) -> None:
-        opened = OpenedModel(run, device=device, precision=precision, allow_pickle=allow_pickle)
+    @spelled_out(PredictorOptions)
+    def __init__(self, run: str | Path, **options: Unpack[PredictorKeywords]) -> None:
+        given = PredictorOptions(**options)
+        opened = OpenedModel(run, **values_of(given, OpeningOptions))
         self._take(opened.finished)
-        fitting = fitting_length(opened.config, max_seq_length)
-        if max_seq_length is not None:
+        fitting = fitting_length(opened.config, given.max_seq_length)
+        if given.max_seq_length is not None:
             self.max_seq_length = fitting
-        self.task = self.task.with_min_score(min_score)
+        self.task = self.task.with_min_score(given.min_score)
 
     @classmethod
     def of(cls, finished: Finished) -> Self:
