@@ -187,9 +187,10 @@ def _why_not_cached(name: str, on_hub: HubName) -> str:
             )
     known = {*(each.repo for each in cached_names()), *_FULL_NAMES.values()}
     similar = "" if on_hub.repo in known else suggestion(on_hub.repo, sorted(known))
+    fetch = " Fetch it with" if similar else "; fetch it with"
     folder = "" if name in _FULL_NAMES else f"no directory is named {name!r}, and "
     return (
-        f"{folder}the hub's model {str(on_hub)!r} is not on this machine{similar}; fetch it with\n"
+        f"{folder}the hub's model {str(on_hub)!r} is not on this machine{similar}{fetch}\n"
         f"    tidybert download {on_hub}"
     )
 
