@@ -270,6 +270,8 @@ def test_the_one_key_of_a_text(tmp_path: Path, record: dict[str, Any], column: s
     assert report.lines() == [f"read from column={column!r}, the only one of a text"]
     with pytest.raises(DataError, match="no key 'text'"):
         read(path, column="text")
+    with pytest.raises(DataError, match="no key 'text' among 'id'"):
+        read(write(tmp_path / "b.jsonl", '{"id": "7"}\n'))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])

@@ -341,6 +341,8 @@ def test_doccano(write: Write) -> None:
     ):  # fmt: skip
         assert tags(write("a.jsonl", [content])) == SPANS
     assert texts(write("b.jsonl", [{"text": "a", "label": ["x"]}])) == [("a", "x")]
+    family = {"text": "👩‍👧 lives here", "label": [[0, 1, "PER"]]}
+    assert "ends within the word '👩\\u200d👧'" in failure(write("c.jsonl", [family]), "tag")
     overlap = {"text": SENTENCE, "label": [[0, 9, "PER"], [4, 9, "LOC"]]}
     assert "a.jsonl:1: the entity 'lives' (4 to 9) overlaps the one before" in failure(
         write("a.jsonl", [overlap]), "tag"

@@ -12,7 +12,8 @@ from python_calamine import CalamineWorkbook
 
 from tidybert.cli.main import run as shell
 from tidybert.inference.predictor import Predictor
-from tidybert.tasks.answer import FoundEntity, Tagged
+from tidybert.tasks.answer import Embedded, FoundEntity, Tagged
+from tidybert.tasks.questions.question_files import read_questions
 
 
 def rows_of(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
@@ -118,6 +119,21 @@ def test_a_text_that_is_in_no_file(tiny_run: Path, tmp_path: Path) -> None:
     assert shell(["predict", str(tiny_run), "--input", "a red", "--out", str(out)]) == 0
 
     assert rows_of(out)[0]["text"] == "a red"
+
+
+def test_a_question_of_squad_has_its_context(tmp_path: Path) -> None:
+    question = {"id": "1", "question": "Who?", "answers": []}
+    paragraphs = [{"context": "Anna drinks.", "qas": [question]}]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+
+    (one,) = read_questions.with_details(keep_columns="all")(path, need_label=False)
+
+    assert one.columns == {**question, "context": "Anna drinks."}
+
+
+def test_a_vector_is_one_cell() -> None:
+    assert Embedded(vector=[1.0, 2.0]).row() == {"vector": [1.0, 2.0]}
 
 
 def test_entities_are_one_cell() -> None:

@@ -515,7 +515,11 @@ def _json_documents(
 def _text_column(record: Mapping[str, object], report: CorpusReport) -> str:
     """The key of the text, where no flag gives it: "text", or the only one that can be."""
     known = [name for name in record if any(plain_name(name) in one.texts for one in KNOWN_NAMES)]
-    texts = [name for name, value in record.items() if isinstance(value, str)]
+    texts = [
+        name
+        for name, value in record.items()
+        if isinstance(value, str) and plain_name(name) not in ("id", "url", "title", "name")
+    ]
     for found in (known, texts) if "text" not in record else ():
         if len(found) == 1:
             report.column = found[0]

@@ -304,11 +304,10 @@ def _with_delimiter(lines: Iterator[Line], file_format: str, report: ReadReport)
     """
     options, found = report.options, None
     head: list[Line] = []
-    room = 0 if report.is_pipe else _SNIFFED_CHARACTERS
-    for line in islice(lines, _SNIFFED_LINES):
+    # A pipe may wait for an answer to its first line.
+    for line in islice(lines, 1 if report.is_pipe else _SNIFFED_LINES):
         head.append(line)
-        room -= len(line[1])
-        if room < 0:
+        if sum(len(text) for _, text, _ in head) > _SNIFFED_CHARACTERS:
             break
     if head and (stated := _STATED.fullmatch(head[0][1])):
         head, found = head[1:], stated[1]

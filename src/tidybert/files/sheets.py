@@ -40,18 +40,17 @@ def sheet_rows(path: str, report: ReadReport) -> Iterator[CellsRow]:
         assert process.stdout is not None
         try:
             lines = iter(process.stdout.readline, b"")
-            found: Any = json.loads(next(lines, b"{}"))
-            _note_sheet(path, found, report)
-            empty, last = 0, 0
+            _note_sheet(path, json.loads(next(lines, b"{}")), report)
+            count = number = 0
             for line in lines:
-                number, cells = json.loads(line)
-                empty, last = empty + number - last - 1, number
+                count, (number, cells) = count + 1, json.loads(line)
                 if number > report.options.skip_rows:
                     yield number, cells
             if process.wait():
-                raise _too_large(path)
-            if empty:
-                report.notes.append(f"{count_of(empty, 'empty row')} passed over")
+                # The library aborts where it has too little memory.
+                _note_sheet(path, {}, report)
+            if number > count:
+                report.notes.append(f"{count_of(number - count, 'empty row')} passed over")
         finally:
             process.kill()
 
@@ -84,7 +83,10 @@ def _note_sheet(path: str, found: dict[str, Any], report: ReadReport) -> None:
             f"Sheets: {shown or 'none'}"
         )
     if "name" not in found:
-        raise _too_large(path)
+        raise DataError(
+            f"{path}: the sheet cannot be read within {SHEET_MEMORY.value:,} {SHEET_MEMORY.unit}: "
+            "a damaged file, or cells far apart; save the sheet as CSV"
+        )
     report.shown["sheet"] = f"sheet {found['name']!r}"
     if found["others"] and report.options.sheet is None:
         hidden = f" ({found['hidden']} hidden)" if found["hidden"] else ""
@@ -92,10 +94,3 @@ def _note_sheet(path: str, found: dict[str, Any], report: ReadReport) -> None:
             f"{count_of(found['others'], 'other sheet')}{hidden} not read; {param('sheet')} names "
             "one"
         )
-
-
-def _too_large(path: str) -> DataError:
-    return DataError(
-        f"{path}: the sheet cannot be read within {SHEET_MEMORY.value:,} {SHEET_MEMORY.unit}: a "
-        "damaged file, or cells far apart; save the sheet as CSV"
-    )

@@ -326,6 +326,9 @@ class Embedded(TaskAnswer):
             return {"similarity": f"{self.similarity:.4f}"}
         return {"vector": f"{len(self.vector)} numbers"}
 
+    def row(self) -> dict[str, Any]:
+        return self.as_dict()
+
 
 @dataclass(frozen=True)
 class OwnAnswer(TaskAnswer):

@@ -242,7 +242,8 @@ def _rows(
                 yield raw.problem(error.message)
                 continue
             places[example.id] = raw.place()
-            yield replace(example, columns=raw.value) if report.keep_columns else example
+            columns = {**raw.value, "context": example.context} if raw.where else raw.value
+            yield replace(example, columns=columns) if report.keep_columns else example
     if ambiguous:
         # All of a published SQuAD file is one line.
         kind = "id" if report.format == "json" else LINE
