@@ -3,16 +3,20 @@
     python -m benchmarks search --vectors 1000000 --rounds 5
     python -m benchmarks search --texts 10000 --rounds 3
     python -m benchmarks search --recall
+    python -m benchmarks search --index INDEX --rounds 3
 
 Without --texts and --recall it times ``top_k`` for one query and for 32, of float32, float16 and
 int8, with the bytes a second that the machine reads and the products a second that it computes
 beside.  Processor time, divided by the threads, is what a search would take on cores of its own.
 --texts indexes so many lines of Wikipedia and embeds the same into a file, in turn.
 --recall counts how many of the ten nearest texts each type still finds among those of BANKING77.
+--index searches an index with the questions of SQuAD, one at a time, by its signs and exactly in
+turn, and then times changes to a copy of it, without the vectors' own computation.
 """
 
 import argparse
 import json
+import shutil
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -28,12 +32,14 @@ from tidybert.inference.answer_files import Layout, format_of, write_vectors
 from tidybert.inference.embedding import Embedder
 from tidybert.modeling.kernels.linear import product
 from tidybert.modeling.kernels.threads import map_on_threads
-from tidybert.search.index_files import rounded, write_index
+from tidybert.search.index import Index
+from tidybert.search.index_files import compact_index, delete_texts, rounded, write_index
 from tidybert.search.nearest_vectors import DTYPES, top_k
 
 WIDTH: Final = 384
 TOP_K: Final = 10
 QUERIES: Final = (1, 32)
+_ASKED: Final = 100
 
 
 def bench_search(count: int, rounds: int) -> dict[str, Any]:
@@ -122,14 +128,57 @@ def recalls(model: str) -> dict[str, float]:
     return found
 
 
+_CHANGES: Final = 10_000
+
+
+def search_index(directory: str, rounds: int) -> None:
+    """Print p50, p95 and recall of queries by signs beside exact ones, and seconds of changes."""
+    index = Index.open(directory, precision=Index(directory).settings["precision"])
+    asked = [one.question for one in datasets.examples_of("2.0", "dev")][:_ASKED]
+    assert index.embedder is not None
+    queries = index.embedder.embed(asked)
+    found: dict[bool, list[Any]] = {}
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for number in range(rounds):
+        for exact in seconds:
+            hits = []
+            for query in queries:
+                each, wall, _ = script.timed(
+                    partial(index.nearest, query[None], TOP_K, exact=exact)
+                )
+                hits.append([hit.position for hit in each[0]])
+                seconds[exact].append(1000 * wall)
+            found[exact] = hits
+        script.note(f"round {number + 1} of {rounds}")
+    same = [len(np.intersect1d(*pair)) for pair in zip(found[False], found[True], strict=True)]
+    print(f"{len(index):,} texts, {len(queries)} questions; {index.facts().get('search')}")
+    for exact, values in seconds.items():
+        middle, high = np.quantile(values, [0.5, 0.95])
+        print(f"{'exact' if exact else 'signs':<6} {middle:8.1f} ms p50 {high:8.1f} ms p95")
+    print(f"recall of ten: {np.mean(same) / TOP_K:.4f}")
+    with tempfile.TemporaryDirectory(dir=Path(directory).parent) as folder:
+        copy = Path(shutil.copytree(directory, Path(folder) / "index"))
+        ids = [str(number) for number in range(0, len(index), max(1, len(index) // _CHANGES))]
+        calls = {
+            "delete": partial(delete_texts, copy, ids),
+            "compact": partial(compact_index, copy),
+        }
+        for name, call in calls.items():
+            changed, wall, _ = script.timed(call)
+            print(f"{name} {changed:,} texts: {wall:.1f} s")
+
+
 def main(parser: argparse.ArgumentParser) -> None:
     number = script.at_least(1)
     parser.add_argument("--vectors", type=number, default=1_000_000, help="random vectors")
     parser.add_argument("--texts", type=number, help="time indexing so many texts")
     parser.add_argument("--recall", action="store_true", help="count what each type still finds")
+    parser.add_argument("--index", metavar="DIR", help="search and change this index")
     script.add_flags(parser, "model rounds json", rounds=5)
     given = parser.parse_args()
-    if given.recall:
+    if given.index:
+        search_index(given.index, given.rounds)
+    elif given.recall:
         print(json.dumps(recalls(given.model)))
     elif given.texts:
         result = bench_indexing(given.model, given.texts, given.rounds)
