@@ -3,6 +3,7 @@
 import argparse
 import json
 import lzma
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,7 +32,8 @@ from tidybert.inference.embedding import Embedder
 from tidybert.inference.text_jobs import EmbedJob
 from tidybert.modeling.kernels.linear import product
 from tidybert.modeling.kernels.threads import map_on_threads
-from tidybert.search.index_files import rounded, write_index
+from tidybert.search.index import Index
+from tidybert.search.index_files import compact_index, delete_texts, rounded, write_index
 from tidybert.search.nearest_vectors import DTYPES, top_k
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.system.cores import available_cores
@@ -275,6 +277,8 @@ def encode(parser: argparse.ArgumentParser) -> None:
 WIDTH: Final = 384
 TOP_K: Final = 10
 QUERIES: Final = (1, 32)
+_ASKED: Final = 100
+_CHANGES: Final = 10_000
 
 
 def bench_search(count: int, rounds: int) -> dict[str, Any]:
@@ -347,19 +351,53 @@ def recalls(model: str) -> dict[str, float]:
     return found
 
 
+def search_of(directory: Path, rounds: int) -> tuple[str, dict[str, Any], list[str]]:
+    """The index's size, ms of a query by signs and exactly, and what else was found, in lines."""
+    index = Index.open(directory, precision=Index(directory).settings["precision"])
+    assert index.embedder is not None
+    asked = datasets.examples_of("2.0", "dev")[:_ASKED]
+    queries = index.embedder.embed([one.question for one in asked])
+    hits: dict[str, list[Any]] = {}
+
+    def measure(way: str) -> dict[str, float]:
+        find = partial(index.nearest, exact=way == "exact")
+        each = [script.timed(partial(find, query[None], TOP_K)) for query in queries]
+        hits[way] = [[hit.position for hit in found[0]] for found, _, _ in each]
+        middle, high = np.quantile([1000 * wall for _, wall, _ in each], [0.5, 0.95])
+        return {"p50": float(middle), "p95": float(high)}
+
+    result = script.take_rounds(("signs", "exact"), rounds, measure)
+    same = [len(np.intersect1d(*pair)) for pair in zip(*hits.values(), strict=True)]
+    lines = [f"recall of ten: {np.mean(same) / TOP_K:.4f}"]
+    with tempfile.TemporaryDirectory(dir=directory.parent) as folder:
+        copy = Path(shutil.copytree(directory, Path(folder) / "index"))
+        chosen = [str(at) for at in range(0, len(index), max(1, len(index) // _CHANGES))]
+        calls = {"deleted": partial(delete_texts, copy, chosen)}
+        calls["compacted"] = partial(compact_index, copy)
+        for name, call in calls.items():
+            changed, wall, _ = script.timed(call)
+            lines.append(f"{changed:,} texts {name} in {wall:.1f} s")
+    return f"{len(index):,} texts, {len(queries)} questions", result, lines
+
+
 def search(parser: argparse.ArgumentParser) -> None:
     """Time exact search over random vectors, and indexing beside embedding.
 
     It times ``top_k`` for one query and for 32, of each type, with what the machine reads and
     multiplies beside.  Processor time is divided by the threads.  --texts indexes so many lines of
     Wikipedia and embeds the same into a file, in turn.  --recall counts how many of the ten nearest
-    texts of BANKING77 each type still finds.
+    texts of BANKING77 each type still finds.  --index asks an index the questions of SQuAD, by its
+    signs and exactly in turn, and then times changes to a copy of it.
     """
     script.add_number(parser, "vectors", 1_000_000, "random vectors")
     script.add_number(parser, "texts", None, "time indexing so many texts")
     parser.add_argument("--recall", action="store_true", help="count what each type still finds")
+    parser.add_argument("--index", type=Path, metavar="DIR", help="search and change this index")
     given = script.parse(parser, "model rounds json", rounds=5)
-    if given.recall:
+    if given.index:
+        title, result, lines = search_of(given.index, given.rounds)
+        script.print_speed(given, title, result, {"p50, ms": "p50", "p95, ms": "p95"}, lines)
+    elif given.recall:
         print(json.dumps(recalls(given.model)))
     elif given.texts:
         result = bench_indexing(given.model, given.texts, given.rounds)

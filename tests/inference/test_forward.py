@@ -136,7 +136,7 @@ def test_a_sequence_that_several_features_have_is_computed_once() -> None:
         def outputs(self, _model: object, batch: Batch) -> Tensor:
             computed.extend(batch.rows.input_ids[batch.rows.first_rows].tolist())
             ids = batch.rows.input_ids.float()
-            parts = torch.split(ids, batch.rows.lengths.tolist())
+            parts = torch.split(ids, list(batch.rows.lengths))
             return torch.stack([each.sum() for each in parts])[:, None]
 
     def features(*texts: list[int]) -> Features:

@@ -251,13 +251,14 @@ class Index(ShowsFacts):
 
         Of each document the nearest passage.
         """
-        allowed = self.positions
+        allowed, documents = self.positions, self._content.documents
+        num_documents = len(self)
         if where is not None:
             allowed = np.intersect1d(allowed, self._table.positions(where), assume_unique=True)
-        if not len(allowed):
+            num_documents = len(np.unique(documents[allowed]))
+        if not num_documents:
             return [[] for _ in vectors]
-        documents = self._content.documents
-        top_k = min(top_k, len(np.unique(documents[allowed])))
+        top_k = min(top_k, num_documents)
         wanted = min(len(allowed), top_k * _PASSAGES if self.settings["passages"] else top_k)
         while True:
             positions, scores = self._scored(vectors, wanted, allowed, exact)
@@ -285,7 +286,10 @@ class Index(ShowsFacts):
         if not exact and scan is not None and self._state.num_bits == len(vectors):
             candidates = scan.candidates_for(count, len(allowed))
         if candidates:
-            counted = np.isin(np.arange(len(vectors)), allowed) if is_part else None
+            counted = None
+            if is_part:
+                counted = np.zeros(len(vectors), dtype=bool)
+                counted[allowed] = True
             found = [
                 self._among(each[None], self._bits.nearest(each, candidates, counted), count)
                 for each in queries
