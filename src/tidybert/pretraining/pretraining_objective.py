@@ -237,16 +237,13 @@ def largest_micro_batch(
     trained = [each for each in model.parameters() if each.requires_grad]
     kept = _MOMENTS + (processes.size > 1)
 
-    def attempt(tokens: int) -> None:
-        held = [torch.empty(kept * each.numel(), device=device) for each in trained]
-        with autocast(device, mixed):
-            parts = loss(model, make_batch(tokens).to(device))
-        torch.stack([each.total for each in parts.values()]).sum().backward()  # type: ignore[no-untyped-call]
-        held.clear()
-
     def fits(tokens: int) -> bool:
+        held = []
         try:
-            attempt(int(_MARGIN * tokens))
+            held += [torch.empty(kept * each.numel(), device=device) for each in trained]
+            with autocast(device, mixed):
+                parts = loss(model, make_batch(int(_MARGIN * tokens)).to(device))
+            torch.stack([each.total for each in parts.values()]).sum().backward()  # type: ignore[no-untyped-call]
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
