@@ -102,14 +102,7 @@ def out_of_fold(
     folds: Indices,
     reporter: Reporter = SILENT,
 ) -> Floats:
-    """(N, C) probabilities of classes, each row from the probe of the other folds.
-
-    Args:
-        vectors: (N, H), of the frozen encoder.
-        features: (N,) with labels and weights.
-        folds: (N,) of ``fold_numbers``.
-        advance: gets the number of examples done.
-    """
+    """(N, C) probabilities of classes, each row from the probe of the other folds (N,)."""
     found = np.empty((len(features), len(task.names)), dtype=np.float32)
     num_done = 0
     for fold in range(FOLDS):
@@ -202,10 +195,7 @@ def text_vectors(
 def label_probabilities(
     task: TextTask, data: TrainingData[TextExample], vectors: Floats, reporter: Reporter
 ) -> Floats:
-    """(N, C), of each training text from the probe of the folds without it.
-
-    vectors: (N, H), ``Vectors.compared``.
-    """
+    """(N, C), of each training text from the probe of the folds without it."""
     features = first_features(data.train_features)
     labels = np.array([one.label for one in features], dtype=np.int64)
     folds = fold_numbers([task.identity(one) for one in data.train], labels)
@@ -213,12 +203,7 @@ def label_probabilities(
 
 
 def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -> dict[str, Any]:
-    """Labels that may be wrong, the likeliest first, and pairs of classes that are mixed up.
-
-    Classes of fewer than FOLDS texts are not judged.
-
-    p: ``label_probabilities``.
-    """
+    """Labels that may be wrong, of classes with FOLDS texts, and classes mixed up; p: (N, C)."""
     features = first_features(data.train_features)
     labels = np.array([one.label for one in features], dtype=np.int64)
     best = p.argmax(axis=1)
@@ -399,10 +384,7 @@ class Findings:
     not_looked_for: str = ""
 
     def contents(self, *, data: str, dev: str | None, model: str) -> dict[str, Any]:
-        """Plain values for check.json, under the names of the files and the MODEL.
-
-        Messages are in the shell's words.
-        """
+        """Plain values for check.json, with the names of files and MODEL, in the shell's words."""
         return {
             "check_version": CHECK_VERSION,
             "tidybert_version": version("tidybert"),

@@ -38,13 +38,9 @@ def directions(vectors: Floats, centre: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Groups:
-    """Which texts are alike, (N,) each.
+    """Which texts are alike, (N,) each: the first text of a group, the most alike, and the cosine.
 
-    Args:
-        group: the first text that one is tied to by pairs that are alike: itself where there is
-            none.
-        nearest: the text that is most like it, itself where none is alike.
-        cosine: how much, -1 where none is.
+    A text that is like no other is its own, with a cosine of -1.
     """
 
     group: Indices
@@ -53,10 +49,7 @@ class Groups:
 
 
 def group_alike(vectors: Floats, threshold: float, reporter: Reporter = SILENT) -> Groups:
-    """Groups of ``directions`` (N, H) with a cosine of at least ``threshold``.
-
-    Calls ``advance`` with the number of texts that have been compared with all.
-    """
+    """Groups of ``directions`` (N, H) with a cosine of at least ``threshold``."""
     count = len(vectors)
     found = Groups(np.arange(count), np.arange(count), np.full(count, -1, dtype=np.float32))
     for start in range(0, count, _BLOCK):

@@ -89,10 +89,7 @@ def grouped_split(
     texts: Sequence[Hashable],
     labels: Sequence[Collection[str]],
 ) -> tuple[Indices, Indices]:
-    """``random_split`` with no group, and no text, on both sides.
-
-    Groups that share a text stay together.
-    """
+    """``random_split`` with no group, and no text, on both sides."""
     return random_split(len(groups), fraction, seed, texts=_joined(groups, texts), labels=labels)
 
 

@@ -57,13 +57,9 @@ def bootstrap(
     seed: int = 0,
     max_seconds: float = MAX_SECONDS,
 ) -> Intervals:
-    """Percentile intervals of all the scorer's scores.
+    """Percentile intervals of all the scorer's scores, from resamples of ``num_examples``.
 
-    Each resample draws ``num_examples`` examples with repetition; the interval holds the middle
-    ``level`` of the resamples' scores.  The same seed gives the same intervals, unless
-    ``max_seconds`` ends the drawing first.
-
-    Raises ValueError for no example, or a level outside 0 to 1.
+    The same seed gives the same intervals, unless ``max_seconds`` ends the drawing first.
     """
     if num_examples < 1 or not 0 < level < 1:
         raise ValueError(

@@ -27,13 +27,8 @@ def suspected_label_errors(
 ) -> list[SuspectedLabelError]:
     """The examples that look mislabelled, the least likely label first.
 
-    They are at most ``estimated_label_errors``, and another class is the likeliest for each.
-
     probabilities: (N, C), from a model that was not trained on these examples, or it has learned
-    their mistakes.  labels: (N,) indices of classes.  least_support: the labels of classes with
-    fewer examples are not judged.
-
-    Raises ValueError for other shapes or indices out of range.
+    their mistakes.  labels: (N,).  Classes with less than ``least_support`` are not judged.
     """
     p, given = _checked(probabilities, labels)
     own, best = p[np.arange(len(p)), given], p.argmax(axis=1)
@@ -52,8 +47,6 @@ def estimated_label_errors(probabilities: npt.ArrayLike, labels: npt.ArrayLike) 
     The model is sure of a class at or above the class's mean probability over its examples.
     Each example counts as the likeliest of the classes that the model is sure of; the counts of
     each given class are then scaled to all its examples, also those of which the model is not sure.
-
-    probabilities: (N, C).  labels: (N,).  Errors are those of ``suspected_label_errors``.
     """
     p, given = _checked(probabilities, labels)
     sure = np.where(p >= _averages(p, given), p, -1.0)

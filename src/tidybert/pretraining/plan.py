@@ -29,9 +29,7 @@ from tidybert.training.runs.run_checkpoints import RunIdentity, weights_sha256
 class PretrainingPlan:
     """The corpus, all options, this process among the others, and who hears notes.
 
-    ``shares``: of the tokens, one for each of the corpora that ``corpus`` joins.
-    Where ``masking`` does not say how many tokens to predict, the recipe does.  A language model
-    has no masking.
+    ``shares``: of the tokens, one for each of the joined corpora.  A language model has no masking.
     """
 
     corpus: TokenCorpus

@@ -121,10 +121,7 @@ class HeldOut:
         return corpus
 
     def measure(self, model: nn.Module) -> dict[str, Any]:
-        """The loss, each part's loss and accuracy, and the perplexity of the words.
-
-        Of several corpora each one's losses and accuracies too, as ``mlm_loss/NAME``.
-        """
+        """Each part's loss and accuracy, their sum, the perplexity; also of each of the corpora."""
         longest = max(self._taken)
         apart = [self._measured(model, taken) for taken in self._taken[longest]]
         found = self._mean(apart)
@@ -290,15 +287,9 @@ Take = Callable[[int, Any], StepBatches]
 class PretrainingObjective(Objective):
     """Steps of ``take``, on all processes.
 
-    Args:
-        model: already on its device, the same on every process.
-        take: see Take.
-        evaluate: the metrics of held-out text; the least "loss" decides which weights are the best.
-        first_position: where the data begin.
-        in_new_order: where they go on after a position if they come in a new order from there on.
-        mfu: the share of all devices' peak that a step reaches, by its number and tokens a second;
-            None where the peak is not known.
-        note: called with lines of text.
+    ``evaluate`` gives the metrics of held-out text, of which the least "loss" decides; ``mfu`` the
+    share of the peak by a step's number and tokens a second; ``in_new_order`` where data go on
+    after a position in another order.
     """
 
     advice = (
@@ -362,15 +353,11 @@ class PretrainingObjective(Objective):
         return of_plan
 
     def learning_rate(self, step: int) -> float:
-        """The schedule's."""
         return rate_at(step, self.arguments)
 
     @contextmanager
     def at_work(self, state: TrainingState) -> Iterator[None]:
-        """Within the block a thread makes the next step's batches while a GPU computes.
-
-        A GPU would wait for them; a CPU has no core to spare for them.
-        """
+        """Within the block a thread makes a GPU's next batches; a CPU has no core to spare."""
         if self.device.type != "cuda":
             yield
             return
@@ -384,7 +371,6 @@ class PretrainingObjective(Objective):
             self._ahead = self._following = None
 
     def work(self, step: int, progress: Mapping[str, Any]) -> Work:
-        """This process's share of a step, with the counts of all processes."""
         position = progress["position"]
         if self._ahead is None:
             taken = self.take(step, position)
@@ -413,19 +399,15 @@ class PretrainingObjective(Objective):
         for number, batch in enumerate(taken.batches, start=1):
             is_last = number == len(taken.batches)
             with nullcontext() if is_last else self.processes.apart(self.shared):
-                parts = self._forward_backward(batch, taken.counts)
+                with autocast(self.device, self.is_mixed):
+                    parts = self.losses(batch.to(self.device))
+                # DDP and FSDP divide the sum of the gradients by the number of processes.
+                size = self.processes.size
+                scaled = [each.total * (size / taken.counts[n]) for n, each in parts.items()]
+                torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
             for name, each in parts.items():
                 sums[name] += torch.stack([each.total.detach(), each.correct])
         return self.processes.sum(torch.stack([*sums.values()])).flatten()
-
-    def _forward_backward(self, batch: MaskedRows, counts: dict[str, int]) -> dict[str, SummedLoss]:
-        """Add the gradient of one batch."""
-        with autocast(self.device, self.is_mixed):
-            parts = self.losses(batch.to(self.device))
-        # DDP and FSDP divide the sum of the gradients by the number of processes.
-        scaled = [each.total * (self.processes.size / counts[name]) for name, each in parts.items()]
-        torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
-        return parts
 
     def losses(self, batch: MaskedRows) -> dict[str, SummedLoss]:
         """The losses of a batch by their names, each summed over its predictions."""
@@ -452,7 +434,6 @@ class PretrainingObjective(Objective):
         )
 
     def evaluate(self) -> dict[str, Any]:
-        """The metrics of held-out text."""
         return self._evaluate(self.model)
 
     def is_other(self, step: int) -> bool:
@@ -460,18 +441,15 @@ class PretrainingObjective(Objective):
         return step == first_long_step(self.arguments)
 
     def in_new_order(self, progress: Mapping[str, Any]) -> dict[str, Any]:
-        """The beginning of an order of the documents that the run has not had."""
         return {"position": self._in_new_order(progress["position"])}
 
     def place(self, step: int, progress: Mapping[str, Any]) -> str:
-        """Where a step's instances begin, in words."""
         position = progress["position"]
         if len(position) == 4:
             return f"position {position} of the corpus (phase, epoch, group, instance)"
         return f"position {position} (phase; epoch, group, instance and tokens of each corpus)"
 
     def too_little_memory(self, step: int, work: Work) -> str:
-        """What to try where the step's batches need too much memory."""
         batches = work.batches.batches
         tokens = max(batch.rows.num_tokens for batch in batches)
         longest = max(batch.rows.max_seqlen for batch in batches)

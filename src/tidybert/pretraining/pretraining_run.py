@@ -145,10 +145,7 @@ def text_corpus(job: PretrainingJob, reporter: Reporter) -> Iterator[Path]:
 
 
 def tokenizer_of_words(data: str | Path) -> BertTokenizer:
-    """A lower-casing tokenizer whose vocabulary has each word of a text, and each character.
-
-    Raises UsageError for a text with more than MOST_WORDS different words.
-    """
+    """A lower-casing tokenizer of each word and each character of a text; UsageError for many."""
     counts = WordCounts(BasicTokenizer())
     for document in read_documents([data]):
         counts.add(document)

@@ -98,10 +98,7 @@ def token_vectors(
 
 
 def _selected(corpus: TokenCorpus, most_tokens: int) -> list[Ids]:
-    """The ids of windows of the corpus: all of it, or evenly spread over it.
-
-    A window may cross the ends of documents, which affects one pair in hundreds.
-    """
+    """Windows of the corpus, all of it or evenly spread; one may cross the end of a document."""
     number, size = -(-most_tokens // _WINDOW), corpus.num_tokens
     starts = np.arange(0, size, _WINDOW)
     if len(starts) > number:
@@ -277,10 +274,7 @@ def _language_model(
 
 
 def start_from_corpus(network: PretrainingModel, plan: PretrainingPlan) -> None:
-    """Overwrite what the corpus already shows: like words, their frequencies, and neighbours.
-
-    The network must be on the CPU.
-    """
+    """Overwrite what the corpus shows: like words, frequencies, neighbours.  For the CPU."""
     assert not isinstance(network, CausalLM)
     embeddings = network.bert.embeddings.word_embeddings.weight
     found = token_vectors(

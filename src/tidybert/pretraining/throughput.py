@@ -40,10 +40,7 @@ def flops_per_token(config: BertConfig, sequence_length: float, masked_share: fl
 
 
 def peak_flops(device: torch.device, *, mixed: bool = True) -> float | None:
-    """A CUDA device's operations a second; None for unknown ones, and for a CPU.
-
-    ``mixed``: in bfloat16, else in float32.
-    """
+    """A CUDA device's operations a second, in bfloat16 or not ``mixed``; None where unknown."""
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)

@@ -203,10 +203,7 @@ def percent(value: float) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """A rectangle whose places are named by two ranges of numbers, with room on each side.
-
-    A range may fall.
-    """
+    """A rectangle whose places are named by two ranges of numbers, one of which may fall."""
 
     x: Range
     y: Range

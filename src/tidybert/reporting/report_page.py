@@ -104,10 +104,7 @@ def between(group: Row) -> str:
 
 
 def beginning(text: str, longest: int) -> str:
-    """The text, or the beginning of a longer one and an ellipsis.
-
-    The cut is at a space, if there is one in the second half.
-    """
+    """The text, or the beginning of a longer one, cut at a space of its second half."""
     if len(text) <= longest:
         return text
     start = text[:longest]
@@ -186,10 +183,7 @@ def check_page(contents: Mapping[str, Any]) -> str:
 
 
 def write_check(contents: Mapping[str, Any], directory: Path) -> Path:
-    """Write the files of a check into a new directory; returns the path of the page.
-
-    Raises DiskError where it cannot be written.
-    """
+    """Write the files of a check into a new directory; returns the path of the page."""
     text = json.dumps(contents, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
     with atomic_directory(directory) as aside:
         atomic_write_text(aside / HTML_FILE, check_page(contents))

@@ -93,11 +93,7 @@ def client_of(request: Request) -> str:
 
 
 class Door:
-    """The outermost part of the app.
-
-    ``shape_of`` says how a path's protocol writes a Refusal, ``is_open`` whether a method and a
-    path need no key.
-    """
+    """The outermost part of the app: ``shape_of`` a path's refusals; ``is_open`` without a key."""
 
     def __init__(
         self,

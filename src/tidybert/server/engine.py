@@ -47,8 +47,7 @@ _BATCH_TOKENS: Final = {"cpu": 1024, "cuda": 16_384}
 class Engine:
     """The models of a server, the queue, and the threads that compute.
 
-    ``parent`` is the process whose worker this is, if there are several.  ``open`` loads the
-    models; ``start`` begins the threads; both before the first request.
+    ``parent``: the process whose worker this is.  Call ``open`` and ``start`` before requests.
     """
 
     def __init__(self, settings: ServerSettings, parent: int | None = None) -> None:
@@ -82,10 +81,7 @@ class Engine:
         self.stages.close()
 
     async def reload(self) -> bool:
-        """Open all models again; False, a line in the log and the old models if that fails.
-
-        Requests that have begun end with the old ones.
-        """
+        """Open all models again, for requests to come; False and the old ones if that fails."""
         loop = asyncio.get_running_loop()
         try:
             self.models = await loop.run_in_executor(None, open_models, self.settings)

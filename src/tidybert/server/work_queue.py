@@ -43,11 +43,7 @@ class Lane(Protocol):
 
 
 class Job:
-    """The features of one request, and their outputs as they come.
-
-    ``finish`` is called once, from the thread that computes, when ``outputs`` is whole or ``error``
-    is set.
-    """
+    """The features of one request; ``finish`` is called once, when outputs are whole or failed."""
 
     def __init__(
         self, lane: Lane, client: str, features: Sequence[Features], finish: Callable[[], None]
@@ -169,10 +165,7 @@ class WorkQueue:
                 del self._lines[job.client]
 
     def take(self) -> Taken | None:
-        """Wait for work and take a batch; None once the queue is closed and empty.
-
-        Whoever takes a batch calls ``done`` after it.
-        """
+        """Wait for a batch, after which ``done`` is called; None once it is closed and empty."""
         with self._ready:
             while not self._lines:
                 if self._is_closed:
@@ -400,10 +393,7 @@ class Stages:
         self._aside.shutdown(cancel_futures=True)
 
     async def tokenise(self, size: int, work: Callable[..., T], *given: Any) -> T:
-        """Work with a tokenizer: at once if it is short and the tokenizers are free.
-
-        ``size`` is about how many characters there are, see ``num_characters``.
-        """
+        """Work with a tokenizer on ``size`` characters: at once if short and free, or aside."""
         with self._meters.stage("tokenise"):
             if size <= _FEW_CHARACTERS and self.tokenizers.acquire(blocking=False):
                 try:

@@ -108,10 +108,7 @@ class TrainingArguments(Options):
         return self.learning_rate
 
     def for_width(self, hidden_size: int, *, of_tokens: bool = False) -> Self:
-        """The same with the rate for encoders of this width, where no rate is given.
-
-        ``of_tokens``: the head reads every token, as those that tag and answer do.
-        """
+        """The same with the rate for this width, if none is given; ``of_tokens``: tags, answers."""
         if self.learning_rate is not None:
             return self
         small = 3e-4 if of_tokens else 1e-4

@@ -210,10 +210,7 @@ class Checkpoint:
 
 
 def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
-    """Write checkpoints/step-N, then remove all but the last ``keep`` (at least this one).
-
-    Those that are kept for good stay, and do not count.
-    """
+    """Write checkpoints/step-N, then remove all but the last ``keep`` and those kept for good."""
     state = checkpoint.state
     target = checkpoints_directory(run) / f"step-{state.step}"
     try:
@@ -302,10 +299,7 @@ def _journal(checkpoint: Path) -> Journal[TrainingState]:
 
 
 def _is_like(value: Any, example: Any, *, strict: bool = False) -> bool:
-    """Whether JSON has the form of another: the same keys, and numbers not below 0.
-
-    ``strict``: also the same lengths.  A position in other data may have more or fewer numbers.
-    """
+    """Whether JSON has the form of another, numbers not below 0; ``strict``: and its lengths."""
     if isinstance(example, Mapping):
         alike = isinstance(value, dict) and value.keys() == example.keys()
         return alike and all(_is_like(value[key], example[key], strict=strict) for key in example)
