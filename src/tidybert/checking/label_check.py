@@ -161,7 +161,12 @@ class Vectors:
 
         The pair read as one text, as in training, showed a probe next to nothing.
         """
-        return self._changed(_compared) if self.of_pairs else self
+
+        def side_by_side(vectors: Floats) -> Floats:
+            u, v = np.split(vectors, 2, axis=1)
+            return np.concatenate([np.abs(u - v), u * v], axis=1)
+
+        return self._changed(side_by_side) if self.of_pairs else self
 
     def directions(self) -> "Vectors":
         """All from the mean of the training vectors."""
@@ -273,38 +278,8 @@ def suggestions(
     vectors: Vectors,
     pool: Sequence[TextExample],
     count: int,
-) -> list[dict[str, Any]]:
-    """At most ``count`` texts of the pool to label next, each once, and none that has a label."""
-    fresh, _ = _fresh(task, data, pool)
-    if not fresh:
-        return []
-    features = first_features(data.train_features)
-    compared = vectors.compared()
-    probe = fitted(task, compared.train, features, np.arange(len(features)))
-    p = probabilities(probe, compared.pool[fresh])
-    unsure = margins(p)
-    return [
-        {
-            **_example(pool[fresh[at]]),
-            "likeliest": [task.names[each] for each in np.argsort(-p[at], kind="stable")[:2]],
-            "margin": float(unsure[at]),
-        }
-        for at in suggested(p, vectors.directions().pool[fresh], count)
-    ]
-
-
-def passed_over(
-    task: TextTask, data: TrainingData[TextExample], pool: Sequence[TextExample]
-) -> dict[str, int]:
-    """How many texts of the pool ``suggestions`` leaves out: labelled already, or repeated."""
-    fresh, num_labelled = _fresh(task, data, pool)
-    return {"labelled": num_labelled, "repeated": len(pool) - len(fresh) - num_labelled}
-
-
-def _fresh(
-    task: TextTask, data: TrainingData[TextExample], pool: Sequence[TextExample]
-) -> tuple[list[int], int]:
-    """The places of the texts without a label, each text once, and the number of the others."""
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """At most ``count`` texts of the pool to label next; and how many are left out, and why."""
     known = {task.identity(one) for one in data.train}
     new: dict[Any, int] = {}
     num_labelled = 0
@@ -313,12 +288,24 @@ def _fresh(
             num_labelled += 1
         else:
             new.setdefault(task.identity(one), at)
-    return list(new.values()), num_labelled
-
-
-def _compared(vectors: Floats) -> Floats:
-    u, v = np.split(vectors, 2, axis=1)
-    return np.concatenate([np.abs(u - v), u * v], axis=1)
+    fresh = list(new.values())
+    left_out = {"labelled": num_labelled, "repeated": len(pool) - len(fresh) - num_labelled}
+    if not fresh:
+        return [], left_out
+    features = first_features(data.train_features)
+    compared = vectors.compared()
+    probe = fitted(task, compared.train, features, np.arange(len(features)))
+    p = probabilities(probe, compared.pool[fresh])
+    unsure = margins(p)
+    found = [
+        {
+            **_example(pool[fresh[at]]),
+            "likeliest": [task.names[each] for each in np.argsort(-p[at], kind="stable")[:2]],
+            "margin": float(unsure[at]),
+        }
+        for at in suggested(p, vectors.directions().pool[fresh], count)
+    ]
+    return found, left_out
 
 
 def _mixed_up(
@@ -350,12 +337,14 @@ def _example(one: TextExample) -> dict[str, Any]:
 
 def _pair(one: TextExample, other: TextExample, cosine: float) -> dict[str, Any]:
     """Two texts that read alike; each label in words."""
-    both = [{**_example(each), "label": _label(each)} for each in (one, other)]
+    both = [
+        {
+            **_example(each),
+            "label": ", ".join(each.labels or ()) if each.label is None else each.label,
+        }
+        for each in (one, other)
+    ]
     return {"texts": both, "cosine": round(cosine, 4)}
-
-
-def _label(one: TextExample) -> str:
-    return ", ".join(one.labels or ()) if one.label is None else one.label
 
 
 # A check of labelled examples, from the checks before training to the findings in their labels.
@@ -477,8 +466,5 @@ def check_examples(
     found = Findings(report, labels, **duplicates)
     if pool is None:
         return found
-    return replace(
-        found,
-        suggestions=suggestions(task, data, vectors, pool, suggest),
-        passed_over=passed_over(task, data, pool),
-    )
+    to_label, left_out = suggestions(task, data, vectors, pool, suggest)
+    return replace(found, suggestions=to_label, passed_over=left_out)

@@ -56,8 +56,11 @@ def group_alike(vectors: Floats, threshold: float, reporter: Reporter = SILENT) 
         compare = partial(_compared, vectors, threshold, start)
         for pairs in map_on_threads(compare, range(start, count, _BLOCK)):
             _tie(found.group, pairs.first, pairs.second)
-            for each in pairs.best:
-                _keep_nearest(found, *each, threshold)
+            for begin, nearest, cosines in pairs.best:
+                part = slice(begin, begin + len(nearest))
+                better = (cosines > found.cosine[part]) & (cosines >= threshold)
+                found.nearest[part][better] = nearest[better]
+                found.cosine[part][better] = cosines[better]
         reporter.advance(min(start + _BLOCK, count))
     return found
 
@@ -140,12 +143,3 @@ def _tie(group: Indices, first: Indices, second: Indices) -> None:
     becomes = np.arange(len(group))
     becomes[groups] = least[parts]
     group[:] = becomes[group]
-
-
-def _keep_nearest(
-    found: Groups, begin: int, nearest: Indices, cosines: Floats, threshold: float
-) -> None:
-    part = slice(begin, begin + len(nearest))
-    better = (cosines > found.cosine[part]) & (cosines >= threshold)
-    found.nearest[part][better] = nearest[better]
-    found.cosine[part][better] = cosines[better]

@@ -114,7 +114,6 @@ def _check_settings(
 
 
 def remove_progress(directory: Path) -> None:
-    """Remove the files that only a build needs."""
     for name in (PROGRESS_FILE, DIGESTS_FILE, BANDS_FILE):
         remove_tree(directory / name)
 

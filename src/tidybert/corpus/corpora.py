@@ -153,11 +153,9 @@ class JoinedCorpora(TokenCorpus):
 
     @property
     def corpora(self) -> list[TokenCorpus]:
-        """The corpora in their order."""
         return self._corpora
 
     def source_of(self, document: int) -> str:
-        """The file that a document was read from."""
         for each in self._corpora:
             if document < each.num_documents:
                 return each.source_of(document)
@@ -165,16 +163,13 @@ class JoinedCorpora(TokenCorpus):
         raise IndexError(document)
 
     def contents_sha256(self) -> str:
-        """A hash of all that training reads, in the order of the corpora."""
         words = "".join(each.contents_sha256() for each in self._corpora)
         return hashlib.sha256(words.encode()).hexdigest()
 
     def hashed_files(self) -> list[HashedFile]:
-        """Every file of the part."""
         return [file for each in self._corpora for file in each.hashed_files()]
 
     def verify(self) -> None:
-        """Read all of every corpus and compare with its sha256; raises DataError."""
         for each in self._corpora:
             each.verify()
 
@@ -190,7 +185,6 @@ class JoinedCorpora(TokenCorpus):
 
 
 def joined(corpora: Sequence[TokenCorpus]) -> TokenCorpus:
-    """One corpus as it is, or several as one."""
     return corpora[0] if len(corpora) == 1 else JoinedCorpora(corpora)
 
 

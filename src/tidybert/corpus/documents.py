@@ -74,7 +74,6 @@ class Source:
         return PurePath(self.name).parts
 
     def open(self) -> io.BufferedReader:
-        """Its bytes.  Raises DataError."""
         if isinstance(self.place, RemoteFile):
             return self.place.open()
         return open_regular(self.place)
@@ -102,7 +101,6 @@ class Source:
 
 
 def source_of(file: Path | RemoteFile) -> Source:
-    """A file as a source."""
     if isinstance(file, RemoteFile):
         return Source(file.url, file, file.num_bytes, file)
     found = file.stat()

@@ -162,7 +162,6 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
         return self.settings.vocabulary
 
     def files(self, directory: Path, part: Part) -> "list[HashedFile]":
-        """Every file of a part."""
         token_bytes = np.dtype(self.vocabulary["dtype"]).itemsize
         return [
             HashedFile(
@@ -178,13 +177,11 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
         return hashlib.sha256(words.encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
         content: dict[str, Any] = msgspec.to_builtins(self)
         return content
 
 
 def is_corpus(directory: str | Path) -> bool:
-    """Whether a directory holds a finished corpus."""
     return (Path(directory) / MANIFEST_FILE).is_file()
 
 
@@ -345,11 +342,9 @@ class TokenCorpus:
             )
 
     def contents_sha256(self) -> str:
-        """A hash of all that training reads: the vocabulary, and each shard by its own hashes."""
         return self.manifest.contents_sha256()
 
     def hashed_files(self) -> list[HashedFile]:
-        """Every file of the part."""
         return self.manifest.files(self.directory, self.part)
 
     def verify(self) -> None:

@@ -159,7 +159,11 @@ def check_labels(
             f"{nouns} of dev examples that no training example has: {listed(unknown, SHOWN)}; "
             f"spell the {nouns} alike in both, or add training examples"
         )
-    missing = {name: count for name, count in report.label_counts.items() if _is_missing(name)}
+    missing = {
+        name: count
+        for name, count in report.label_counts.items()
+        if name.casefold() in _MISSING_LABELS
+    }
     if missing:
         report.warnings.append(
             f"{nouns} that spell a missing value: {listed(missing, SHOWN)}; they are learned like "
@@ -297,10 +301,6 @@ def count_tokens(
     truncated = lengths[[one.truncated for one in firsts]]
     report.num_truncated[part] = len(truncated)
     return truncated
-
-
-def _is_missing(label: str) -> bool:
-    return label.casefold() in _MISSING_LABELS
 
 
 def lines_of(rows: Sequence[int]) -> str:

@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
@@ -231,13 +231,9 @@ def _canonical(identity: Hashable) -> bytes:
         return b"%d:%b" % (len(text), text)
     if identity is None:
         return b"-"
-    parts = list(map(_canonical, _members(identity)))
+    if not isinstance(identity, tuple | frozenset):
+        raise TypeError(f"an identity holds texts, None, tuples and frozensets, not {identity!r}")
+    parts = list(map(_canonical, identity))
     if isinstance(identity, frozenset):
         parts.sort()
     return b"(%b)" % b"".join(parts)
-
-
-def _members(identity: Hashable) -> Iterator[Hashable]:
-    if not isinstance(identity, tuple | frozenset):
-        raise TypeError(f"an identity holds texts, None, tuples and frozensets, not {identity!r}")
-    return iter(identity)

@@ -49,10 +49,14 @@ def estimated_label_errors(probabilities: npt.ArrayLike, labels: npt.ArrayLike) 
     each given class are then scaled to all its examples, also those of which the model is not sure.
     """
     p, given = _checked(probabilities, labels)
-    sure = np.where(p >= _averages(p, given), p, -1.0)
-    best, is_sure = sure.argmax(axis=1), sure.max(axis=1) >= 0
     num_classes = p.shape[1]
     support = np.bincount(given, minlength=num_classes)
+    # A class without examples has no average, and is never suggested.
+    average = np.full(num_classes, np.inf)
+    own = np.bincount(given, p[np.arange(len(p)), given], num_classes)
+    np.divide(own, support, out=average, where=support > 0)
+    sure = np.where(p >= average, p, -1.0)
+    best, is_sure = sure.argmax(axis=1), sure.max(axis=1) >= 0
     counted = np.bincount(given[is_sure], minlength=num_classes)
     wrong = np.bincount(given[is_sure & (best != given)], minlength=num_classes)
     return round(float((wrong * support / np.maximum(counted, 1)).sum()))
@@ -68,13 +72,3 @@ def _checked(
             "(N, C) and (N,) indices of classes are expected"
         )
     return p, given
-
-
-def _averages(p: npt.NDArray[np.float64], given: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """(C,) the mean probability of each class over the examples with its label."""
-    own = p[np.arange(len(p)), given]
-    support = np.bincount(given, minlength=p.shape[1])
-    # A class without examples has no average, and is never suggested.
-    average = np.full(p.shape[1], np.inf)
-    np.divide(np.bincount(given, own, p.shape[1]), support, out=average, where=support > 0)
-    return average

@@ -80,7 +80,12 @@ def rank_relevant(
             if itself is not None:
                 scores[itself[number]] = -np.inf
             places = np.array(relevant[number], dtype=np.int64)
-            found = [_rank(scores, place) for place in places]
+            found = [
+                1
+                + np.count_nonzero(scores > scores[place])
+                + np.count_nonzero(scores[:place] == scores[place])
+                for place in places
+            ]
             ranks.append(np.sort(np.array(found, dtype=np.int64)))
             nearest[number] = scores.argmax()
             right[number] = places[scores[places].argmax()]
@@ -88,12 +93,6 @@ def rank_relevant(
             scores[places] = -np.inf
             wrong[number], best_wrong[number] = scores.argmax(), scores.max()
     return Ranking(ranks, nearest, right, wrong, best_wrong, best_right)
-
-
-def _rank(scores: npt.NDArray[np.float32], place: int) -> int:
-    score = scores[place]
-    before = np.count_nonzero(scores > score) + np.count_nonzero(scores[:place] == score)
-    return int(before) + 1
 
 
 def retrieval_scores(ranks: Sequence[Indices]) -> dict[str, Floats]:

@@ -4,13 +4,13 @@ The numbers equal scikit-learn's for an indicator matrix with ``zero_division=0`
 score (for a label that is never true or never predicted) is 0.0, never NaN, and counts in a mean.
 """
 
-import unicodedata
 from collections.abc import Sequence
 from math import inf
 from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+from rich.cells import cell_len
 
 from tidybert.metrics.metric import Metric, declared
 
@@ -391,10 +391,10 @@ def confusion_table(matrix: npt.NDArray[np.integer[Any]], label_names: Sequence[
     """The confusion matrix as text of 80 columns; of many classes only the commonest confusions."""
     names = [_cut(name, NAME_WIDTH) for name in label_names]
     corner = "true \\ predicted"
-    first = max(_width(text) for text in (corner, *names))
+    first = max(cell_len(text) for text in (corner, *names))
     cells = [[f"{count:,}" for count in row] for row in matrix.tolist()]
     widths = [
-        max(_width(name), *(len(row[at]) for row in cells)) + 2 for at, name in enumerate(names)
+        max(cell_len(name), *(len(row[at]) for row in cells)) + 2 for at, name in enumerate(names)
     ]
     if first + sum(widths) > LINE_WIDTH:
         return _top_confusions(matrix, label_names)
@@ -419,7 +419,7 @@ def _top_confusions(matrix: npt.NDArray[np.integer[Any]], label_names: Sequence[
     count_width = max(len(count) for count in counts)
     room = (LINE_WIDTH - count_width - len("  ") - len(" taken for ")) // 2
     names = [_cut(name, room) for name in label_names]
-    first = max(_width(names[true]) for true, _ in pairs)
+    first = max(cell_len(names[true]) for true, _ in pairs)
     lines = [
         f"{count:>{count_width}}  {_pad(names[true], first)} taken for {names[predicted]}"
         for count, (true, predicted) in zip(counts, pairs, strict=True)
@@ -429,24 +429,16 @@ def _top_confusions(matrix: npt.NDArray[np.integer[Any]], label_names: Sequence[
     return "\n".join([*lines, *rest])
 
 
-def _width(text: str) -> int:
-    """Terminal columns: East Asian wide characters take two, combining marks none."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
-    )
-
-
 def _cut(text: str, width: int) -> str:
     text = "".join(char if char.isprintable() else " " for char in text)
-    if _width(text) <= width:
+    if cell_len(text) <= width:
         return text
-    while _width(text) > width - 1:
+    while cell_len(text) > width - 1:
         text = text[:-1]
     return text + "…"
 
 
 def _pad(text: str, width: int) -> str:
     """Fill up with spaces, on the left if ``width`` is negative."""
-    space = " " * (abs(width) - _width(text))
+    space = " " * (abs(width) - cell_len(text))
     return space + text if width < 0 else text + space

@@ -104,7 +104,6 @@ class PageModel:
 
     @property
     def tokenizer(self) -> BertTokenizer:
-        """Its tokenizer."""
         return self.explainer.tokenizer
 
     def predictor(self, *tasks: str) -> Predictor:

@@ -44,7 +44,6 @@ _MOST_WORDS: Final = 40
 
 
 def tokens(model: PageModel, text: str, pair: str = "") -> dict[str, Any]:
-    """The pieces of a text or pair."""
     encoding = model.encode(text, pair)
     python = f"""from tidybert import BertTokenizer, Explainer
 
@@ -65,7 +64,6 @@ def embedding(model: PageModel, text: str, position: int, pair: str = "") -> dic
 
 
 def words(model: PageModel, text: str) -> dict[str, Any]:
-    """The words that can be hidden."""
     return {"words": [each.text for each in words_of(model.encode(text), (text, ""))]}
 
 

@@ -156,7 +156,6 @@ class PretrainingArguments(Options):
     activations."""
 
     def __post_init__(self) -> None:
-        """Raises UsageError for a value of another type or out of range, naming its flag."""
         # An unknown recipe sets nothing, and is refused below.
         for name, value in RECIPES.get(self.recipe, {}).items():
             if getattr(self, name) is None:
@@ -296,7 +295,6 @@ class LanguageModelArguments(PretrainingArguments):
     sides of a word."""
 
     def __post_init__(self) -> None:
-        """Raises UsageError as PretrainingArguments, and for initial weights from the corpus."""
         super().__post_init__()
         if self.initial_weights != "random":
             raise UsageError(

@@ -55,7 +55,6 @@ class ModelShape(Options):
 
     @property
     def given(self) -> dict[str, int]:
-        """The sizes that are given, by flag."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
     def values(self) -> dict[str, Any]:

@@ -55,7 +55,6 @@ _MODELS: Final[dict[str, type[PretrainingModel]]] = {"mlm": BertForMaskedLM, "lm
 
 
 def build_pretraining_model(objective: str) -> type[PretrainingModel]:
-    """The class that has the heads of an objective."""
     return _MODELS.get(objective, BertForPreTraining)
 
 
@@ -149,7 +148,6 @@ class HeldOut:
         }
 
     def _measured(self, model: nn.Module, taken: StepBatches) -> dict[str, float]:
-        """Each part's loss and accuracy on one corpus."""
         sums = dict.fromkeys(taken.counts, 0.0)
         correct = dict.fromkeys(taken.counts, 0.0)
         # Not inference mode: what a sharded model gathers in it could not serve a backward.
@@ -437,7 +435,6 @@ class PretrainingObjective(Objective):
         return self._evaluate(self.model)
 
     def is_other(self, step: int) -> bool:
-        """Whether longer sequences begin with a step."""
         return step == first_long_step(self.arguments)
 
     def in_new_order(self, progress: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,7 +82,6 @@ class Probe:
 
 
 def read_probes(files: Sequence[str] | None, plan: PretrainingPlan) -> list[Probe]:
-    """The probes of some files."""
     found = [_read(path, plan) for path in files or ()]
     names = [each.name for each in found]
     for place, name in enumerate(names):

@@ -223,7 +223,6 @@ def surest_errors(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def largest_errors(evaluation: Evaluation) -> dict[str, Any]:
-    """The scores that are the farthest from the true ones."""
     errors = [float(one.predicted) - float(one.expected) for one in evaluation.judgements]
     order = np.argsort(-np.abs(errors), kind="stable")[:SHOWN_EXAMPLES]
     return {
@@ -380,7 +379,6 @@ def _bootstrap(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[str]:
-    """Notes to read before the figures."""
     notes = []
     count, cut, windowed, windows = (evaluation.metrics[key] for key in _COUNTS)
     if cut:

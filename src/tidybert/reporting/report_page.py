@@ -41,7 +41,6 @@ _FACTS: Final = {
 
 
 def report_page(contents: Mapping[str, Any]) -> str:
-    """The page of ``report_contents`` or a report.json."""
     return rendered("page.html.j2", contents=contents)
 
 
@@ -92,7 +91,6 @@ def number(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A share in percent."""
     return f"{100 * value:.1f} %"
 
 
@@ -133,7 +131,6 @@ def columns(rows: Iterable[Row]) -> list[str]:
 
 
 def last_part(path: str) -> str:
-    """The name of a file or directory."""
     return Path(path).name or path
 
 
@@ -154,7 +151,6 @@ def main_metrics(contents: Row) -> list[str]:
 
 
 def cells(row: Row, keys: Sequence[str]) -> list[Any]:
-    """The value under each key, or None."""
     return [row.get(key) for key in keys]
 
 
@@ -178,7 +174,6 @@ HTML_FILE: Final = "check.html"
 
 
 def check_page(contents: Mapping[str, Any]) -> str:
-    """The page of the contents of a check, see docs/check.md."""
     return rendered("check.html.j2", contents=contents, shown=SHOWN)
 
 

@@ -76,7 +76,6 @@ class Engine:
         self.stages.start()
 
     def close(self) -> None:
-        """Compute what waits, then end the threads."""
         self.is_ready = False
         self.stages.close()
 
@@ -345,7 +344,6 @@ class AskedModel:
         return [predictor.answer(*each) for each in zip(features, outputs, strict=True)]
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> Encoding:
-        """The tokens of a text, with their places."""
         with as_refusals("inputs"), self.engine.stages.tokenizers:
             return self.model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
@@ -362,6 +360,5 @@ class AskedModel:
             return await self.engine.stages.tokenise(num_characters(texts), encoded)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """Readable text of ids."""
         refuse_unknown_ids(self.model, ids, "ids")
         return self.model.tokenizer.decode(ids, skip_special_tokens)

@@ -77,7 +77,6 @@ class Owner:
 
     @classmethod
     def this_process(cls, parts: dict[str, str]) -> Self:
-        """This process, with a new token."""
         name = Path(sys.argv[0]).name
         return cls(
             pid=os.getpid(),
@@ -109,7 +108,6 @@ class Owner:
         return owner if is_ours else None
 
     def line(self) -> bytes:
-        """The text of the lock's file."""
         return (json.dumps(asdict(self)) + "\n").encode()
 
     def __str__(self) -> str:
@@ -238,7 +236,6 @@ class OutputLock:
                 self.path.unlink()
 
     def write(self) -> None:
-        """Write the owner into the lock."""
         # The first line counts, and one call writes it: a kill leaves the text before or this one.
         with writing(self.path):
             try:
@@ -312,10 +309,7 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _take(target: Path) -> tuple[Path, int, Owner | None]:
-    """The lock of ``target``, a descriptor of it, and its last owner, who has ended.
-
-    Raises InUseError where the owner has not ended, and DiskError where the lock cannot be opened.
-    """
+    """The lock of ``target``, a descriptor of it, and its last owner, who must have ended."""
     path = _path_of(target)
     while True:
         descriptor = _open(path, target)

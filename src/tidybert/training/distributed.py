@@ -202,7 +202,6 @@ class Processes:
                 sync_gradients(model, True)
 
     def wait(self) -> None:
-        """Wait until every process gets here."""
         if self.is_group:
             distributed.barrier()
 

@@ -192,7 +192,6 @@ class StepFigures:
         self._taken: deque[tuple[int, float]] = deque(maxlen=_STEPS_OF_RATE)
 
     def add(self, launched: LaunchedStep) -> None:
-        """A step was launched."""
         self._launched.append(launched)
 
     def read(self, most: int = 0) -> list[StepReport]:

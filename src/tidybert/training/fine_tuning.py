@@ -169,7 +169,6 @@ class UsedVocabulary:
         self.narrow()
 
     def narrow(self) -> None:
-        """Give the embedding only the rows in use."""
         self.embedding.weight = self.weight
 
     def renumber(self, batch: Batch) -> Batch:
@@ -293,7 +292,6 @@ class FineTuning(Objective):
         return self._draws is not False
 
     def learning_rate(self, step: int) -> float:
-        """A rise over the warm-up, then a fall to 0."""
         return learning_rate_at(step, self.settings.num_steps, self.arguments)
 
     def work(self, step: int, progress: Mapping[str, Any]) -> Work:

@@ -93,12 +93,10 @@ class TrainingArguments(Options):
 
     @property
     def epochs(self) -> float:
-        """``num_train_epochs``, or 3 where it is not set."""
         return DEFAULT_EPOCHS if self.num_train_epochs is None else self.num_train_epochs
 
     @property
     def batch_size(self) -> int:
-        """``train_batch_size``, or 32 where it is not set."""
         return DEFAULT_BATCH_SIZE if self.train_batch_size is None else self.train_batch_size
 
     @property

@@ -104,7 +104,6 @@ class Segments:
 
 
 def cut_documents(objective: Objective, documents: Documents) -> Segments:
-    """The instances of all documents."""
     steps = list(_STEPS[objective](documents))
     columns = zip(*steps, strict=True) if steps else [[np.empty(0, np.int64)]] * 5
     return Segments(*(np.concatenate(column) for column in columns))
@@ -325,7 +324,6 @@ class PretrainingInstances:
         return Places.join(parts), runs[-1][-1]
 
     def after(self, position: Position, count: int) -> Position:
-        """The position ``count`` instances after another."""
         return list(self._runs(position, count))[-1][-1]
 
     def _runs(
@@ -345,7 +343,6 @@ class PretrainingInstances:
 
     @property
     def beginning(self) -> Position:
-        """The position of the first instance."""
         return Position()
 
     def lengths(self, places: Places) -> Array:

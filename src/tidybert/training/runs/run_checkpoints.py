@@ -87,7 +87,6 @@ class RunIdentity:
         return plain
 
     def kind(self, name: str) -> Changes:
-        """What another value of a setting or of a content changes."""
         return self.kinds.get(name, MODEL)
 
     def change_line(self, name: str, before: Any, now: Any) -> str:
@@ -274,7 +273,6 @@ class EarlierVersionError(TrainingError):
 
 
 def checkpoint_at(directory: Path, step: int, progress: Mapping[str, Any]) -> Checkpoint:
-    """The checkpoint in a directory."""
     journal = _journal(directory)
     content = journal.content()
     if "fingerprint" in content:
@@ -377,7 +375,6 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 def load_optimizer(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
-    """Put back what ``optimizer_tensors`` gave."""
     parameters = dict(model.named_parameters())
     for key, value in tensors.items():
         name, _, entry = key.rpartition("/")

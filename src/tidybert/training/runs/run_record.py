@@ -61,7 +61,6 @@ class BackgroundWriter:
         self._pending: deque[Future[object]] = deque()
 
     def start(self, write: Callable[[], object]) -> None:
-        """Write after all earlier writes."""
         self.wait(1)
         before = self._pending[-1] if self._pending else None
 
@@ -78,7 +77,6 @@ class BackgroundWriter:
             self._pending.popleft().result()
 
     def close(self) -> None:
-        """``wait``, and end the thread."""
         try:
             self.wait()
         finally:
@@ -142,7 +140,6 @@ class RunRecord:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last step is done."""
         return self.state.step >= self.num_steps
 
     def is_due(self, every: int, step: int | None = None) -> bool:
