@@ -351,6 +351,7 @@ def _pair(one: TextExample, other: TextExample, cosine: float) -> dict[str, Any]
 
 CHECK_VERSION: Final = 1
 _MESSAGES: Final = ("facts", "errors", "warnings")
+_FOUND: Final = ("labels", "contradicting", "leaked", "suggestions", "passed_over")
 
 Progress = Callable[[str, int], AbstractContextManager[Reporter]]
 """Takes a title and a total, and gives a function that takes how many texts are done."""
@@ -385,11 +386,7 @@ class Findings:
                 **self.report.to_dict(),
                 **{name: [*map(in_shell, getattr(self.report, name))] for name in _MESSAGES},
             },
-            "labels": self.labels,
-            "contradicting": self.contradicting,
-            "leaked": self.leaked,
-            "suggestions": self.suggestions,
-            "passed_over": self.passed_over,
+            **{name: getattr(self, name) for name in _FOUND},
         }
 
 

@@ -160,8 +160,6 @@ def reliability_bins(
 def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float:
     """The mean distance between accuracy and confidence over the bins, weighted by examples."""
     total = sum(each.count for each in bins)
-    if not total:
-        raise ValueError("no example was given; a calibration error needs one at least")
     return sum(each.count * abs(each.accuracy - each.confidence) for each in bins) / total
 
 
@@ -172,11 +170,6 @@ def brier_score(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     two classes it is twice the score of one of them.
     """
     p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
-    if p.ndim != 2 or given.shape != p.shape[:1] or not p.size:
-        raise ValueError(
-            f"probabilities of shape {p.shape} and labels of shape {given.shape} were given; "
-            "(N, C) and (N,), not empty, are expected"
-        )
     chosen = p[np.arange(len(p)), given]
     return float((np.square(p).sum(axis=1) - 2 * chosen + 1).mean())
 
@@ -200,8 +193,6 @@ class RiskCoverage:
 def risk_coverage(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> RiskCoverage:
     """Risk against coverage of (N,) confidences and correctness; equal ones answer together."""
     sure, right = _checked(confidence, correct)
-    if not len(sure):
-        raise ValueError("no example was given; coverage needs one at least")
     threshold, places, counts = np.unique(-sure, return_inverse=True, return_counts=True)
     wrong = np.bincount(places, 1 - right) / counts
     answered = np.arange(1, len(sure) + 1)

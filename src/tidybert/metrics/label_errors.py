@@ -30,7 +30,7 @@ def suspected_label_errors(
     probabilities: (N, C), from a model that was not trained on these examples, or it has learned
     their mistakes.  labels: (N,).  Classes with less than ``least_support`` are not judged.
     """
-    p, given = _checked(probabilities, labels)
+    p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
     own, best = p[np.arange(len(p)), given], p.argmax(axis=1)
     support = np.bincount(given, minlength=p.shape[1])
     judged = (best != given) & (support[given] >= least_support)
@@ -48,7 +48,7 @@ def estimated_label_errors(probabilities: npt.ArrayLike, labels: npt.ArrayLike) 
     Each example counts as the likeliest of the classes that the model is sure of; the counts of
     each given class are then scaled to all its examples, also those of which the model is not sure.
     """
-    p, given = _checked(probabilities, labels)
+    p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
     num_classes = p.shape[1]
     support = np.bincount(given, minlength=num_classes)
     # A class without examples has no average, and is never suggested.
@@ -60,15 +60,3 @@ def estimated_label_errors(probabilities: npt.ArrayLike, labels: npt.ArrayLike) 
     counted = np.bincount(given[is_sure], minlength=num_classes)
     wrong = np.bincount(given[is_sure & (best != given)], minlength=num_classes)
     return round(float((wrong * support / np.maximum(counted, 1)).sum()))
-
-
-def _checked(
-    probabilities: npt.ArrayLike, labels: npt.ArrayLike
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
-    if p.ndim != 2 or given.shape != p.shape[:1] or ((given < 0) | (given >= p.shape[1])).any():
-        raise ValueError(
-            f"probabilities of shape {p.shape} and labels of shape {given.shape} were given; "
-            "(N, C) and (N,) indices of classes are expected"
-        )
-    return p, given

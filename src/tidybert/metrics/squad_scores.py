@@ -85,8 +85,6 @@ def answer_scores(
     ``no_answers``: by SQuAD 2.0, where a right answer without a word (such as "the") does not
     count, and two texts without a word are equal.  Raises ValueError for no answer by 1.1.
     """
-    if len(predictions) != len(answers):
-        raise ValueError(f"{len(predictions)} predictions were given for {len(answers)} questions")
     scores = np.zeros((len(predictions), 2))
     for number, (prediction, right) in enumerate(zip(predictions, answers, strict=True)):
         golds = [_words(text) for text in right]
@@ -104,8 +102,6 @@ def answer_scores(
 
 def squad_metrics(scores: Floats) -> dict[str, float]:
     """exact_match and f1, the means of (B, 2) ``answer_scores``."""
-    if not len(scores):
-        raise ValueError("no question was given; metrics need one at least")
     exact, f1 = scores.mean(axis=0)
     return {"exact_match": float(exact), "f1": float(f1)}
 
@@ -132,8 +128,7 @@ def no_answer_metrics(
         exact, f1 = map(float, given[chosen].mean(axis=0)) if total else (0.0, 0.0)
         metrics |= {f"{name}_exact": exact, f"{name}_f1": f1, f"{name}_total": total}
     if differences is not None:
-        if answered is None:
-            raise ValueError("differences were given without answered")
+        assert answered is not None
         for name, column in (("exact", 0), ("f1", 1)):
             best = best_threshold(scores[:, column], has_answer, answered, differences)
             metrics |= {f"best_{name}": best.score, f"best_{name}_threshold": best.official}

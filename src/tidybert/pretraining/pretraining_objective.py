@@ -272,12 +272,6 @@ def _largest(fits: Callable[[int], bool], start: int, least: int, most: int) -> 
     return 0
 
 
-# Of the arguments, for the loop.
-_SETTINGS: Final = (
-    "eval_steps", "save_steps", "logging_steps", "save_minutes", "save_total_limit", "seed",
-    "max_grad_norm", "max_bad_steps", "preempt_seconds",
-)  # fmt: skip
-
 Take = Callable[[int, Any], StepBatches]
 """This process's share of a step, by its number and its position in the data."""
 
@@ -330,12 +324,12 @@ class PretrainingObjective(Objective):
         super().__init__(
             model,
             optimizer,
-            LoopSettings(
+            LoopSettings.of(
+                arguments,
                 num_steps=arguments.setting("max_steps"),
                 command=arguments.COMMAND,
                 writes_beside=True,
                 times_steps=True,
-                **{name: getattr(arguments, name) for name in _SETTINGS},
             ),
             trained=[each for each in model.parameters() if each.requires_grad],
             processes=processes,

@@ -294,7 +294,7 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
     """The contents of report.json; a part that makes no sense for the task is None."""
     baseline = _baseline(evaluation)
     metrics = _metrics(evaluation, baseline["metrics"] if baseline else {})
-    of_scores = evaluation.of_scores
+    of_scores, drawn = evaluation.of_scores, evaluation.intervals
     return {
         "report_version": REPORT_VERSION,
         "tidybert_version": version("tidybert"),
@@ -311,7 +311,13 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
         "metrics": metrics,
         "baseline": baseline,
         "correctness": None if of_scores else evaluation.correctness,
-        "bootstrap": _bootstrap(evaluation),
+        "bootstrap": drawn
+        and {
+            "method": "percentile",
+            "level": drawn.level,
+            "num_resamples": drawn.num_resamples,
+            "seed": drawn.seed,
+        },
         "notes": _notes(evaluation, metrics),
         "tables": _tables(evaluation),
         "confusion": _confusion(evaluation),
@@ -363,18 +369,6 @@ def _metrics(evaluation: Evaluation, baseline: dict[str, float]) -> dict[str, di
             "meaning": meanings.get(name),
         }
         for name in names
-    }
-
-
-def _bootstrap(evaluation: Evaluation) -> dict[str, Any] | None:
-    drawn = evaluation.intervals
-    if drawn is None:
-        return None
-    return {
-        "method": "percentile",
-        "level": drawn.level,
-        "num_resamples": drawn.num_resamples,
-        "seed": drawn.seed,
     }
 
 

@@ -310,7 +310,12 @@ def _remove_if_empty(folder: Path) -> None:
 
 def _take(target: Path) -> tuple[Path, int, Owner | None]:
     """The lock of ``target``, a descriptor of it, and its last owner, who must have ended."""
-    path = _path_of(target)
+    if target.is_dir() and not os.access(target.parent, os.W_OK | os.X_OK):
+        path = target / LOCK_SUFFIX
+    else:
+        name = os.fsencode(target.name)
+        short = target.name if len(name) <= 200 else sha256(name).hexdigest()
+        path = target.with_name(f".{short}{LOCK_SUFFIX}")
     while True:
         descriptor = _open(path, target)
         try:
@@ -329,16 +334,6 @@ def _take(target: Path) -> tuple[Path, int, Owner | None]:
             os.close(descriptor)
             raise
         os.close(descriptor)
-
-
-def _path_of(target: Path) -> Path:
-    """Where the lock is: beside ``target``, or in a directory whose parent is write-protected."""
-    if target.is_dir() and not os.access(target.parent, os.W_OK | os.X_OK):
-        return target / LOCK_SUFFIX
-    name = target.name
-    if len(os.fsencode(name)) > 200:
-        name = sha256(os.fsencode(name)).hexdigest()
-    return target.with_name(f".{name}{LOCK_SUFFIX}")
 
 
 def _open(path: Path, target: Path) -> int:

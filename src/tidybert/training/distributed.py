@@ -45,15 +45,6 @@ def shard(model: nn.Module, num_processes: int, mixed: bool) -> nn.Module:
     return model
 
 
-def sync_gradients(model: nn.Module, wanted: bool) -> bool:
-    """Set whether backwards share gradients; returns False where the model is not sharded."""
-    switch = getattr(model, "set_requires_gradient_sync", None)
-    if switch is None:
-        return False
-    switch(wanted)
-    return True
-
-
 def give_up_gathered(model: nn.Module) -> None:
     """Keep the shards alone: after a forward without a backward the root would stay whole."""
     reshard = getattr(model, "reshard", None)
@@ -194,12 +185,13 @@ class Processes:
             with model.no_sync():
                 yield
             return
-        is_sharded = sync_gradients(model, False)
+        # A sharded model has it.
+        switch = getattr(model, "set_requires_gradient_sync", lambda wanted: None)
+        switch(False)
         try:
             yield
         finally:
-            if is_sharded:
-                sync_gradients(model, True)
+            switch(True)
 
     def wait(self) -> None:
         if self.is_group:

@@ -248,7 +248,17 @@ class FineTuning(Objective):
             epsilon=arguments.adam_epsilon,
             weight_decay=arguments.weight_decay,
         )
-        super().__init__(model, optimizer, self._settings())
+        super().__init__(
+            model,
+            optimizer,
+            LoopSettings.of(
+                arguments,
+                num_steps=self._num_steps(arguments),
+                eval_steps=arguments.eval_steps or self.steps_per_epoch,
+                save_steps=arguments.save_steps or self.steps_per_epoch,
+                patience=arguments.early_stopping_patience,
+            ),
+        )
         self._evaluate = evaluate
         self.lengths = np.array([len(one.input_ids) for one in features])
         # Whether the loss draws from PyTorch's own generator; None until it was called once.
@@ -264,19 +274,6 @@ class FineTuning(Objective):
         if arguments.epochs:
             num_steps = max(1, num_steps)
         return min(num_steps, arguments.max_steps or num_steps)
-
-    def _settings(self) -> LoopSettings:
-        arguments = self.arguments
-        return LoopSettings(
-            num_steps=self._num_steps(arguments),
-            eval_steps=arguments.eval_steps or self.steps_per_epoch,
-            save_steps=arguments.save_steps or self.steps_per_epoch,
-            logging_steps=arguments.logging_steps,
-            save_total_limit=arguments.save_total_limit,
-            seed=arguments.seed,
-            max_grad_norm=arguments.max_grad_norm,
-            patience=arguments.early_stopping_patience,
-        )
 
     def changed_before(self, changes: Sequence[Mapping[str, Any]]) -> None:
         """The decay of rows that no example uses follows from the arguments of all steps so far."""
