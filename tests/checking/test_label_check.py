@@ -11,7 +11,6 @@ from tidybert.checking.label_check import (
     duplicate_findings,
     label_findings,
     label_probabilities,
-    passed_over,
     suggestions,
 )
 from tidybert.data.checks import TrainingData
@@ -107,13 +106,12 @@ def test_only_new_texts_are_suggested_once(clusters) -> None:
         vectors, vectors[:0], np.stack([vectors[4], vectors[::2].mean(0), between, between])
     )
 
-    found = suggestions(Classification(["a", "b"]), data, all_vectors, pool, 5)
+    found, counted = suggestions(Classification(["a", "b"]), data, all_vectors, pool, 5)
 
     assert [one["row"] for one in found] == [3, 2]
     assert sorted(found[0]["likeliest"]) == ["a", "b"]
     assert found[0]["margin"] < found[1]["margin"]
-    assert suggestions(Classification(["a", "b"]), data, all_vectors, pool[:1], 5) == []
-    counted = passed_over(Classification(["a", "b"]), data, pool)
+    assert suggestions(Classification(["a", "b"]), data, all_vectors, pool[:1], 5)[0] == []
     assert counted == {"labelled": 1, "repeated": 1}
 
 

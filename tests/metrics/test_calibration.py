@@ -255,12 +255,3 @@ def test_the_area_is_the_mean_over_the_orders_of_equal_confidence(pairs):
 def test_what_is_no_confidence_is_refused(measure, confidence, correct, message):
     with pytest.raises(ValueError, match=message):
         measure(confidence, correct)
-
-
-def test_nothing_has_no_calibration():
-    with pytest.raises(ValueError, match="no example"):
-        risk_coverage([], [])
-    with pytest.raises(ValueError, match="no example"):
-        expected_calibration_error(reliability_bins([], []))
-    with pytest.raises(ValueError, match="not empty"):
-        brier_score(np.empty((0, 2)), [])

@@ -223,12 +223,3 @@ def test_where_no_question_is_answered_the_threshold_is_0_as_in_the_official_scr
     assert (best.score, best.lower, best.official) == (1.0, -np.inf, 0.0)
     best = best_threshold(np.zeros(2), none, ~none, np.array([-2.0, 3.0]))
     assert (best.official, best.middle) == (-3.0, -3.0)
-
-
-def test_wrong_input() -> None:
-    with pytest.raises(ValueError, match="1 predictions were given for 2 questions"):
-        answer_scores(["x"], [["x"], ["y"]], no_answers=False)
-    with pytest.raises(ValueError, match="no question was given"):
-        squad_metrics(np.zeros((0, 2)))
-    with pytest.raises(ValueError, match="differences were given without answered"):
-        no_answer_metrics(np.zeros((1, 2)), np.array([True]), differences=np.zeros(1))

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from tidybert.cli.main import run as shell
 from tidybert.configuration import BertConfig
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import ConfigError, UsageError
+from tidybert.pretraining.batches.instance_options import InstanceOptions
+from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.pretraining.pretraining_job import ModelShape, is_new, new_config
 from tidybert.pretraining.throughput import estimate
 from tidybert.system.reporter import Reporter
@@ -91,17 +94,15 @@ def test_a_run_from_a_config_without_weights(
 def test_the_estimate_follows_the_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidybert.pretraining.throughput.peak_flops", lambda *_, **__: 1e12)
     config = BertConfig.from_name("base")
-    found = estimate(
-        config,
-        num_tokens=2 * config.num_parameters,
-        sequence_length=128,
+    plan: Any = SimpleNamespace(
+        arguments=PretrainingArguments(
+            max_steps=2, tokens_per_step=config.num_parameters, precision="bfloat16"
+        ),
+        instances=InstanceOptions(max_seq_length=128),
         predicted_share=0.15,
-        micro_batch=1000,
-        num_moments=2,
-        device=torch.device("cpu"),
-        mixed=True,
-        num_processes=4,
+        processes=SimpleNamespace(size=4),
     )
+    found = estimate(plan, config, 1000, torch.device("cpu"))
 
     assert found.num_bytes == 16 * config.num_parameters + 1000 * 12 * 768 * 34
     # Some 6 operations a token for each weight of a layer, at half of 4e12 a second.

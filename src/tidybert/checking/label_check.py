@@ -102,14 +102,7 @@ def out_of_fold(
     folds: Indices,
     reporter: Reporter = SILENT,
 ) -> Floats:
-    """(N, C) probabilities of classes, each row from the probe of the other folds.
-
-    Args:
-        vectors: (N, H), of the frozen encoder.
-        features: (N,) with labels and weights.
-        folds: (N,) of ``fold_numbers``.
-        advance: gets the number of examples done.
-    """
+    """(N, C) probabilities of classes, each row from the probe of the other folds (N,)."""
     found = np.empty((len(features), len(task.names)), dtype=np.float32)
     num_done = 0
     for fold in range(FOLDS):
@@ -168,7 +161,12 @@ class Vectors:
 
         The pair read as one text, as in training, showed a probe next to nothing.
         """
-        return self._changed(_compared) if self.of_pairs else self
+
+        def side_by_side(vectors: Floats) -> Floats:
+            u, v = np.split(vectors, 2, axis=1)
+            return np.concatenate([np.abs(u - v), u * v], axis=1)
+
+        return self._changed(side_by_side) if self.of_pairs else self
 
     def directions(self) -> "Vectors":
         """All from the mean of the training vectors."""
@@ -202,10 +200,7 @@ def text_vectors(
 def label_probabilities(
     task: TextTask, data: TrainingData[TextExample], vectors: Floats, reporter: Reporter
 ) -> Floats:
-    """(N, C), of each training text from the probe of the folds without it.
-
-    vectors: (N, H), ``Vectors.compared``.
-    """
+    """(N, C), of each training text from the probe of the folds without it."""
     features = first_features(data.train_features)
     labels = np.array([one.label for one in features], dtype=np.int64)
     folds = fold_numbers([task.identity(one) for one in data.train], labels)
@@ -213,12 +208,7 @@ def label_probabilities(
 
 
 def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -> dict[str, Any]:
-    """Labels that may be wrong, the likeliest first, and pairs of classes that are mixed up.
-
-    Classes of fewer than FOLDS texts are not judged.
-
-    p: ``label_probabilities``.
-    """
+    """Labels that may be wrong, of classes with FOLDS texts, and classes mixed up; p: (N, C)."""
     features = first_features(data.train_features)
     labels = np.array([one.label for one in features], dtype=np.int64)
     best = p.argmax(axis=1)
@@ -288,38 +278,8 @@ def suggestions(
     vectors: Vectors,
     pool: Sequence[TextExample],
     count: int,
-) -> list[dict[str, Any]]:
-    """At most ``count`` texts of the pool to label next, each once, and none that has a label."""
-    fresh, _ = _fresh(task, data, pool)
-    if not fresh:
-        return []
-    features = first_features(data.train_features)
-    compared = vectors.compared()
-    probe = fitted(task, compared.train, features, np.arange(len(features)))
-    p = probabilities(probe, compared.pool[fresh])
-    unsure = margins(p)
-    return [
-        {
-            **_example(pool[fresh[at]]),
-            "likeliest": [task.names[each] for each in np.argsort(-p[at], kind="stable")[:2]],
-            "margin": float(unsure[at]),
-        }
-        for at in suggested(p, vectors.directions().pool[fresh], count)
-    ]
-
-
-def passed_over(
-    task: TextTask, data: TrainingData[TextExample], pool: Sequence[TextExample]
-) -> dict[str, int]:
-    """How many texts of the pool ``suggestions`` leaves out: labelled already, or repeated."""
-    fresh, num_labelled = _fresh(task, data, pool)
-    return {"labelled": num_labelled, "repeated": len(pool) - len(fresh) - num_labelled}
-
-
-def _fresh(
-    task: TextTask, data: TrainingData[TextExample], pool: Sequence[TextExample]
-) -> tuple[list[int], int]:
-    """The places of the texts without a label, each text once, and the number of the others."""
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """At most ``count`` texts of the pool to label next; and how many are left out, and why."""
     known = {task.identity(one) for one in data.train}
     new: dict[Any, int] = {}
     num_labelled = 0
@@ -328,12 +288,24 @@ def _fresh(
             num_labelled += 1
         else:
             new.setdefault(task.identity(one), at)
-    return list(new.values()), num_labelled
-
-
-def _compared(vectors: Floats) -> Floats:
-    u, v = np.split(vectors, 2, axis=1)
-    return np.concatenate([np.abs(u - v), u * v], axis=1)
+    fresh = list(new.values())
+    left_out = {"labelled": num_labelled, "repeated": len(pool) - len(fresh) - num_labelled}
+    if not fresh:
+        return [], left_out
+    features = first_features(data.train_features)
+    compared = vectors.compared()
+    probe = fitted(task, compared.train, features, np.arange(len(features)))
+    p = probabilities(probe, compared.pool[fresh])
+    unsure = margins(p)
+    found = [
+        {
+            **_example(pool[fresh[at]]),
+            "likeliest": [task.names[each] for each in np.argsort(-p[at], kind="stable")[:2]],
+            "margin": float(unsure[at]),
+        }
+        for at in suggested(p, vectors.directions().pool[fresh], count)
+    ]
+    return found, left_out
 
 
 def _mixed_up(
@@ -365,18 +337,21 @@ def _example(one: TextExample) -> dict[str, Any]:
 
 def _pair(one: TextExample, other: TextExample, cosine: float) -> dict[str, Any]:
     """Two texts that read alike; each label in words."""
-    both = [{**_example(each), "label": _label(each)} for each in (one, other)]
+    both = [
+        {
+            **_example(each),
+            "label": ", ".join(each.labels or ()) if each.label is None else each.label,
+        }
+        for each in (one, other)
+    ]
     return {"texts": both, "cosine": round(cosine, 4)}
-
-
-def _label(one: TextExample) -> str:
-    return ", ".join(one.labels or ()) if one.label is None else one.label
 
 
 # A check of labelled examples, from the checks before training to the findings in their labels.
 
 CHECK_VERSION: Final = 1
 _MESSAGES: Final = ("facts", "errors", "warnings")
+_FOUND: Final = ("labels", "contradicting", "leaked", "suggestions", "passed_over")
 
 Progress = Callable[[str, int], AbstractContextManager[Reporter]]
 """Takes a title and a total, and gives a function that takes how many texts are done."""
@@ -399,10 +374,7 @@ class Findings:
     not_looked_for: str = ""
 
     def contents(self, *, data: str, dev: str | None, model: str) -> dict[str, Any]:
-        """Plain values for check.json, under the names of the files and the MODEL.
-
-        Messages are in the shell's words.
-        """
+        """Plain values for check.json, with the names of files and MODEL, in the shell's words."""
         return {
             "check_version": CHECK_VERSION,
             "tidybert_version": version("tidybert"),
@@ -414,11 +386,7 @@ class Findings:
                 **self.report.to_dict(),
                 **{name: [*map(in_shell, getattr(self.report, name))] for name in _MESSAGES},
             },
-            "labels": self.labels,
-            "contradicting": self.contradicting,
-            "leaked": self.leaked,
-            "suggestions": self.suggestions,
-            "passed_over": self.passed_over,
+            **{name: getattr(self, name) for name in _FOUND},
         }
 
 
@@ -495,8 +463,5 @@ def check_examples(
     found = Findings(report, labels, **duplicates)
     if pool is None:
         return found
-    return replace(
-        found,
-        suggestions=suggestions(task, data, vectors, pool, suggest),
-        passed_over=passed_over(task, data, pool),
-    )
+    to_label, left_out = suggestions(task, data, vectors, pool, suggest)
+    return replace(found, suggestions=to_label, passed_over=left_out)

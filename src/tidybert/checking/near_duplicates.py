@@ -38,13 +38,9 @@ def directions(vectors: Floats, centre: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Groups:
-    """Which texts are alike, (N,) each.
+    """Which texts are alike, (N,) each: the first text of a group, the most alike, and the cosine.
 
-    Args:
-        group: the first text that one is tied to by pairs that are alike: itself where there is
-            none.
-        nearest: the text that is most like it, itself where none is alike.
-        cosine: how much, -1 where none is.
+    A text that is like no other is its own, with a cosine of -1.
     """
 
     group: Indices
@@ -53,18 +49,18 @@ class Groups:
 
 
 def group_alike(vectors: Floats, threshold: float, reporter: Reporter = SILENT) -> Groups:
-    """Groups of ``directions`` (N, H) with a cosine of at least ``threshold``.
-
-    Calls ``advance`` with the number of texts that have been compared with all.
-    """
+    """Groups of ``directions`` (N, H) with a cosine of at least ``threshold``."""
     count = len(vectors)
     found = Groups(np.arange(count), np.arange(count), np.full(count, -1, dtype=np.float32))
     for start in range(0, count, _BLOCK):
         compare = partial(_compared, vectors, threshold, start)
         for pairs in map_on_threads(compare, range(start, count, _BLOCK)):
             _tie(found.group, pairs.first, pairs.second)
-            for each in pairs.best:
-                _keep_nearest(found, *each, threshold)
+            for begin, nearest, cosines in pairs.best:
+                part = slice(begin, begin + len(nearest))
+                better = (cosines > found.cosine[part]) & (cosines >= threshold)
+                found.nearest[part][better] = nearest[better]
+                found.cosine[part][better] = cosines[better]
         reporter.advance(min(start + _BLOCK, count))
     return found
 
@@ -147,12 +143,3 @@ def _tie(group: Indices, first: Indices, second: Indices) -> None:
     becomes = np.arange(len(group))
     becomes[groups] = least[parts]
     group[:] = becomes[group]
-
-
-def _keep_nearest(
-    found: Groups, begin: int, nearest: Indices, cosines: Floats, threshold: float
-) -> None:
-    part = slice(begin, begin + len(nearest))
-    better = (cosines > found.cosine[part]) & (cosines >= threshold)
-    found.nearest[part][better] = nearest[better]
-    found.cosine[part][better] = cosines[better]

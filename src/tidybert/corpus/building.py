@@ -71,13 +71,8 @@ _HASHING_THREADS: Final = 2
 class Progress(msgspec.Struct, forbid_unknown_fields=True):
     """How far a build is.
 
-    held_out: the share of the documents to hold out, at least that of the settings.
-    num_digests: documents whose hashes are in digests.bin.
-    num_without_tokens: how many of those have no token.
-    num_near_duplicates, num_excluded: how many of the others were left out.
-    sizes: bytes of the files that grow beside the shards.
-    written: for each part, its documents from each file.
-    parts: the writers' states.
+    ``num_digests``: documents whose hashes are in digests.bin, the next counts among them.
+    ``written``: for each part, its documents from each file.
     """
 
     settings: BuildSettings
@@ -118,22 +113,9 @@ def _check_settings(
     check_settings(msgspec.to_builtins(before), msgspec.to_builtins(now), subject, way)
 
 
-def described_files(files: Sequence[Source]) -> list[tuple[str, int, str]]:
-    """Each file's name, bytes and hash: an edited file is another file, whatever its size."""
-    with ThreadPoolExecutor(_HASHING_THREADS) as pool:
-        digests = list(pool.map(Source.content_hash, files))
-    return [
-        # corpus.json is UTF-8, which the name of a file need not be.
-        (os.fsencode(file).decode("utf-8", "backslashreplace"), file.num_bytes, digest)
-        for file, digest in zip(files, digests, strict=True)
-    ]
-
-
 def remove_progress(directory: Path) -> None:
-    """Remove the files that only a build needs."""
-    remove_tree(directory / PROGRESS_FILE)
-    remove_tree(directory / DIGESTS_FILE)
-    remove_tree(directory / BANDS_FILE)
+    for name in (PROGRESS_FILE, DIGESTS_FILE, BANDS_FILE):
+        remove_tree(directory / name)
 
 
 SYNC_SECONDS: Final = 10.0
@@ -144,11 +126,7 @@ Tokenised = Callable[[Reading, CorpusReport], Iterator[tuple[Block, Origin]]]
 
 @dataclass(frozen=True)
 class Built:
-    """How far a build is.
-
-    ``bytes_read`` and ``total_bytes`` count the files as they are on the disk; ``num_bytes`` counts
-    the texts in UTF-8 that this process has tokenised.
-    """
+    """How far a build is: bytes on the disk, of all; bytes of text in UTF-8, tokenised here."""
 
     bytes_read: int
     total_bytes: int
@@ -187,8 +165,15 @@ def build_corpus(
     options = options or CorpusOptions()
     screening = screening or Screening()
     evaluation = screening.evaluation
+    # An edited file is another file, whatever its size.
+    with ThreadPoolExecutor(_HASHING_THREADS) as pool:
+        digests = list(pool.map(Source.content_hash, files))
     settings = BuildSettings(
-        files=described_files(files),
+        files=[
+            # corpus.json is UTF-8, which the name of a file need not be.
+            (os.fsencode(file).decode("utf-8", "backslashreplace"), file.num_bytes, digest)
+            for file, digest in zip(files, digests, strict=True)
+        ],
         vocabulary=described(tokenizer),
         column=options.column or "text",
         encoding=options.encoding,
@@ -248,21 +233,22 @@ class _Output:
         self._directory, self._state, self._num_bands = directory, state, num_bands
         self._stack = stack = ExitStack()
         self._beside: dict[str, GrowingFile] = {}
+
+        def grown(name: str, size: int) -> GrowingFile:
+            is_there = size > 0 or os.path.lexists(directory / name)
+            file = GrowingFile(directory / name, size if is_there else None)
+            stack.callback(file.close)
+            return file
+
         wanted = {BANDS_FILE: num_bands, EXCLUDED_FILE: state.settings.exclude}
         for name in [name for name, is_wanted in wanted.items() if is_wanted]:
-            size = state.sizes.get(name, 0)
-            is_there = size > 0 or os.path.lexists(directory / name)
-            self._beside[name] = GrowingFile(directory / name, size if is_there else None)
-            stack.callback(self._beside[name].close)
+            self._beside[name] = grown(name, state.sizes.get(name, 0))
         self._bands = SeenDigests(
             np.fromfile(directory / BANDS_FILE, f"S{DIGEST_BYTES}")
             if num_bands
             else np.empty(0, f"S{DIGEST_BYTES}")
         )
-        path, size = directory / DIGESTS_FILE, state.num_digests * DIGEST_BYTES
-        is_there = size > 0 or os.path.lexists(path)
-        self._digests = GrowingFile(path, size if is_there else None)
-        stack.callback(self._digests.close)
+        self._digests = grown(DIGESTS_FILE, state.num_digests * DIGEST_BYTES)
         dtype = np.dtype(state.settings.vocabulary["dtype"])
         max_tokens = state.settings.max_shard_tokens
         self._writers: dict[str, PartWriter] = {}
@@ -277,10 +263,7 @@ class _Output:
         self._stack.close()
 
     def larger_share(self, least: int) -> float | None:
-        """The share that holds out ``least`` documents; None where as many are held out, or none.
-
-        Raises DataError for a corpus with fewer than twice as many documents.
-        """
+        """The share that holds out ``least`` documents; None where that is done or not wanted."""
         written = {part: sum(numbers) for part, numbers in self._state.written.items()}
         if not self._state.held_out or written["held-out"] >= least:
             return None

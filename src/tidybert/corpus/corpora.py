@@ -17,7 +17,6 @@ from tidybert.corpus.token_shards import (
     MANIFEST_FILE,
     PARTS,
     HashedFile,
-    Manifest,
     TokenCorpus,
     check_sha256,
     differing,
@@ -60,45 +59,26 @@ def copied_corpus(url: str, cache_gb: float, reporter: Reporter) -> Path:
         manifest = read_manifest(described.parent)
         if not (is_corpus(directory) and read_manifest(directory) == manifest):
             remove_tree(directory / MANIFEST_FILE)
-            sizes = _sizes(manifest)
-            _make_room(url, folder, sum(sizes.values()), cache_gb)
-            reporter.tell(f"copying {url} to {directory}, {sum(sizes.values()) / _GB:,.1f} GB")
+            files = [file for part in PARTS for file in manifest.files(directory, part)]
+            total = sum(file.num_bytes for file in files)
+            _make_room(url, folder, total, cache_gb)
+            reporter.tell(f"copying {url} to {directory}, {total / _GB:,.1f} GB")
             for name in (VOCABULARY_FILE, TOKENIZER_CONFIG_FILE):
                 _copy(f"{url}/{name}", directory / name)
-            for name, size in sizes.items():
-                file = directory / name
-                if not (file.is_file() and file.stat().st_size == size):
-                    _copy(f"{url}/{name}", file)
-            _check(directory, manifest)
+            for file in files:
+                if not (file.path.is_file() and file.path.stat().st_size == file.num_bytes):
+                    _copy(f"{url}/{file.path.name}", file.path)
+            for file in files:
+                try:
+                    check_sha256(file.path, file.sha256)
+                except DataError:
+                    remove_tree(file.path)
+                    raise
             move_files(described.parent, directory, last=MANIFEST_FILE)
         remove_tree(described.parent)
         # The time of use decides which copy goes first.
         os.utime(folder)
     return directory
-
-
-def _sizes(manifest: Manifest) -> dict[str, int]:
-    """The bytes of each file of shards."""
-    token_bytes = int(manifest.vocabulary["dtype"][-1])
-    return {
-        f"{shard.name}.{suffix}": size
-        for part in PARTS
-        for shard in manifest.parts[part]
-        for suffix, size in shard.sizes(token_bytes).items()
-    }
-
-
-def _check(directory: Path, manifest: Manifest) -> None:
-    """Compare the copied shards with their sha256; a damaged file goes.  Raises DataError."""
-    for part in PARTS:
-        for shard in manifest.parts[part]:
-            for suffix, digest in shard.sha256.items():
-                file = directory / f"{shard.name}.{suffix}"
-                try:
-                    check_sha256(file, digest)
-                except DataError:
-                    remove_tree(file)
-                    raise
 
 
 def _make_room(url: str, folder: Path, num_bytes: int, cache_gb: float) -> None:
@@ -146,16 +126,24 @@ def _copy(url: str, target: Path) -> None:
 
 
 class JoinedCorpora(TokenCorpus):
-    """The same part of several corpora.
-
-    ``manifest``, ``directory`` and ``dtype`` are those of the first: all have one vocabulary.
-    Raises UsageError for corpora of different vocabularies or casing.
-    """
+    """The same part of several corpora, which must have one vocabulary and casing."""
 
     def __init__(self, corpora: Sequence[TokenCorpus]) -> None:
         first = corpora[0]
+        mine = first.manifest.vocabulary
         for other in corpora[1:]:
-            _check_alike(first, other)
+            theirs = other.manifest.vocabulary
+            if mine["sha256"] != theirs["sha256"]:
+                raise UsageError(
+                    f"{first.directory} and {other.directory} have different vocabularies; build "
+                    f"both with the same {param('vocab')}"
+                )
+            if names := differing(mine, theirs):
+                shown = ", ".join(f"{name} {mine[name]} and {theirs[name]}" for name in names)
+                raise UsageError(
+                    f"{first.directory} and {other.directory} were made with other tokenizers "
+                    f"({shown}); build both with the same {param('vocab')}"
+                )
         self._corpora = list(corpora)
         self.directory, self.part = first.directory, first.part
         self.manifest, self.dtype = first.manifest, first.dtype
@@ -165,11 +153,9 @@ class JoinedCorpora(TokenCorpus):
 
     @property
     def corpora(self) -> list[TokenCorpus]:
-        """The corpora in their order."""
         return self._corpora
 
     def source_of(self, document: int) -> str:
-        """The file that a document was read from."""
         for each in self._corpora:
             if document < each.num_documents:
                 return each.source_of(document)
@@ -177,16 +163,13 @@ class JoinedCorpora(TokenCorpus):
         raise IndexError(document)
 
     def contents_sha256(self) -> str:
-        """A hash of all that training reads, in the order of the corpora."""
         words = "".join(each.contents_sha256() for each in self._corpora)
         return hashlib.sha256(words.encode()).hexdigest()
 
     def hashed_files(self) -> list[HashedFile]:
-        """Every file of the part."""
         return [file for each in self._corpora for file in each.hashed_files()]
 
     def verify(self) -> None:
-        """Read all of every corpus and compare with its sha256; raises DataError."""
         for each in self._corpora:
             each.verify()
 
@@ -202,25 +185,9 @@ class JoinedCorpora(TokenCorpus):
 
 
 def joined(corpora: Sequence[TokenCorpus]) -> TokenCorpus:
-    """One corpus as it is, or several as one."""
     return corpora[0] if len(corpora) == 1 else JoinedCorpora(corpora)
 
 
 def first_documents(corpus: TokenCorpus) -> list[int]:
     """(K + 1,): the first document of each of the joined corpora, and the end."""
     return [0, *np.cumsum([each.num_documents for each in corpus.corpora]).tolist()]
-
-
-def _check_alike(first: TokenCorpus, other: TokenCorpus) -> None:
-    mine, theirs = first.manifest.vocabulary, other.manifest.vocabulary
-    if mine["sha256"] != theirs["sha256"]:
-        raise UsageError(
-            f"{first.directory} and {other.directory} have different vocabularies; build both with "
-            f"the same {param('vocab')}"
-        )
-    if names := differing(mine, theirs):
-        shown = ", ".join(f"{name} {mine[name]} and {theirs[name]}" for name in names)
-        raise UsageError(
-            f"{first.directory} and {other.directory} were made with other tokenizers ({shown}); "
-            f"build both with the same {param('vocab')}"
-        )

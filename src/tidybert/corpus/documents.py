@@ -54,10 +54,7 @@ _PART_BYTES: Final = 1 << 22
 
 @dataclass(frozen=True)
 class Source:
-    """A file: its name, as given or found, where it is, and what it was when it was found.
-
-    ``kept``: what goes when the source goes.
-    """
+    """A file: its name, where it is, what it was when it was found; ``kept`` goes with it."""
 
     name: str
     place: Path | RemoteFile
@@ -77,7 +74,6 @@ class Source:
         return PurePath(self.name).parts
 
     def open(self) -> io.BufferedReader:
-        """Its bytes.  Raises DataError."""
         if isinstance(self.place, RemoteFile):
             return self.place.open()
         return open_regular(self.place)
@@ -105,18 +101,10 @@ class Source:
 
 
 def source_of(file: Path | RemoteFile) -> Source:
-    """A file as a source."""
     if isinstance(file, RemoteFile):
         return Source(file.url, file, file.num_bytes, file)
     found = file.stat()
     return Source(str(file), file, found.st_size, (found.st_size, found.st_mtime_ns))
-
-
-def _next_part(stream: BinaryIO) -> bytes:
-    try:
-        return stream.read(_PART_BYTES)
-    except OSError as error:
-        raise DataError(f"standard input: cannot be read: {os_reason(error)}") from error
 
 
 def spooled(stream: BinaryIO) -> Source:
@@ -125,11 +113,13 @@ def spooled(stream: BinaryIO) -> Source:
     path = Path(folder.name) / "input"
     file = GrowingFile(path)
     try:
-        while part := _next_part(stream):
+        while part := stream.read(_PART_BYTES):
             file.write(part)
         file.sync()
-    except BaseException:
+    except BaseException as error:
         folder.cleanup()
+        if isinstance(error, OSError):
+            raise DataError(f"standard input: cannot be read: {os_reason(error)}") from error
         raise
     finally:
         file.close()
@@ -179,10 +169,7 @@ def _sources_of(path: str | Path | Source) -> Iterator[Source]:
 
 
 def corpus_format(source: Source) -> str:
-    """text, jsonl or parquet, by the suffix; UsageError for a table or a list.
-
-    Standard input is JSON lines if its first line is a JSON object.
-    """
+    """text, jsonl or parquet, by the suffix or standard input's first line; else UsageError."""
     if source.name == STANDARD_INPUT:
         with open_stored(source) as (unpacked, _), suppress(ValueError):
             if isinstance(json.loads(unpacked.readline(LINE_BYTES.value)), dict):
@@ -204,10 +191,7 @@ def corpus_format(source: Source) -> str:
 
 @contextmanager
 def open_stored(source: Source) -> Iterator[tuple[io.BufferedReader, BinaryIO]]:
-    """Open a file: its bytes unpacked from gzip, xz or Zstandard, and the file on the disk.
-
-    Reading raises LimitError for packed data that unpack to too much.
-    """
+    """A file's bytes unpacked from gzip, xz or Zstandard, within limits; and that on the disk."""
     try:
         with source.open() as raw:
             yield _unpacked(raw, source), raw

@@ -32,9 +32,7 @@ COUNTED_IF_ANY: Final = ("num_tags", "num_markup_files")
 class Reading(msgspec.Struct, forbid_unknown_fields=True):
     """How far the files have been read.
 
-    finished: documents of each file that was read to its end.
-    in_file: documents so far of the file being read.
-    num_duplicates: how many of all these documents had come before.
+    finished: documents of each finished file.  in_file: documents so far of the next one.
     counts: other findings in the finished files, by the names of a CorpusReport.
     """
 
@@ -59,11 +57,7 @@ class Reading(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a block comes from.
-
-    digests, files: (D,) the hashes of its documents, and the numbers of their files.
-    reading: how far the files had been read at its end.
-    """
+    """Where a block comes from; digests, files: (D,).  reading: how far it was at the end."""
 
     digests: Digests
     files: npt.NDArray[np.int64]
@@ -79,10 +73,7 @@ def new_blocks(
     seen: SeenDigests,
     report: CorpusReport,
 ) -> Iterator[tuple[list[Document], Origin]]:
-    """The documents of the files that are new, in blocks, from where ``reading`` is.
-
-    ``reading`` and ``seen`` go on with them; ``report`` is that of all files.  Raises DataError.
-    """
+    """The new documents of the files, in blocks; ``reading`` and ``seen`` go on with them."""
     bytes_before = num_bytes = num_characters = 0
     # Each with the number of its file.
     found: list[tuple[Document, int]] = []

@@ -88,7 +88,6 @@ class _SortedRuns:
         self.runs = [np.sort(digests)]
 
     def add(self, digests: Digests) -> npt.NDArray[np.bool_]:
-        """See SeenDigests.add."""
         fresh, first = np.unique(digests, return_index=True)
         known = np.zeros(len(fresh), np.bool_)
         for run in self.runs:
@@ -172,7 +171,6 @@ class Evaluation:
     num_short: int
 
     def sha256(self) -> str:
-        """A hash of the runs."""
         return hashlib.sha256(self.hashes.tobytes()).hexdigest()
 
 
@@ -324,7 +322,6 @@ def _parsed(content: str | bytes, where: object) -> Any:
 
 
 def _strings(value: Any) -> Iterator[str]:
-    """All texts in a value of JSON."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):

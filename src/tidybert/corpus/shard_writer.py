@@ -30,7 +30,6 @@ class Block:
     document_sentences: npt.NDArray[np.int64]
 
     def document_lengths(self) -> npt.NDArray[np.int64]:
-        """(D,): tokens of each document."""
         ends = np.cumsum(self.sentence_lengths, dtype=np.int64)
         return np.diff(np.append(0, ends)[np.cumsum(self.document_sentences)], prepend=0)
 
@@ -84,7 +83,6 @@ class PartWriter:
 
     @property
     def num_tokens(self) -> int:
-        """The tokens of all shards so far."""
         return sum(shard.num_tokens for shard in self._all())
 
     def add(self, block: Block) -> None:

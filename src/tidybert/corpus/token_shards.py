@@ -66,10 +66,7 @@ def described(tokenizer: BertTokenizer) -> dict[str, Any]:
 
 
 def differing(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """The names of what makes two tokenizers unlike, of what ``described`` says of them.
-
-    Accents that follow the casing are as if they were named.
-    """
+    """The names of what makes two tokenizers unlike; accents that follow the casing are named."""
     alike = [
         {**each, "strip_accents": each.get("do_lower_case")}
         if each.get("strip_accents") is None
@@ -106,13 +103,7 @@ class Shard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BuildSettings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What the bytes of a corpus depend on: the arguments of its build.
-
-    Args:
-        files: the name, the bytes and the sha256 of each.
-        vocabulary: everything that decides the ids, see ``described``.
-        exclude: the sha256 of the evaluation data that are left out.
-    """
+    """What the bytes of a corpus depend on: the arguments of its build, files by their sha256."""
 
     files: list[tuple[str, int, str]] = []
     vocabulary: dict[str, Any]
@@ -140,11 +131,7 @@ CountedFile = TypedDict(
 
 
 class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """corpus.json.
-
-    ``counts``: documents and lines by their fate.  Raises DataError for values that contradict
-    each other.
-    """
+    """corpus.json; raises DataError for values that contradict each other."""
 
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
@@ -174,19 +161,27 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
         """sha256, vocab_size, dtype and do_lower_case, among others."""
         return self.settings.vocabulary
 
+    def files(self, directory: Path, part: Part) -> "list[HashedFile]":
+        token_bytes = np.dtype(self.vocabulary["dtype"]).itemsize
+        return [
+            HashedFile(
+                directory / f"{shard.name}.{suffix}", shard.sizes(token_bytes)[suffix], digest
+            )
+            for shard in self.parts[part]
+            for suffix, digest in shard.sha256.items()
+        ]
+
     def contents_sha256(self) -> str:
         """A hash of all that training reads: the vocabulary, and each shard by its own hashes."""
         words = json.dumps([self.vocabulary, msgspec.to_builtins(self.parts)], sort_keys=True)
         return hashlib.sha256(words.encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON holds it."""
         content: dict[str, Any] = msgspec.to_builtins(self)
         return content
 
 
 def is_corpus(directory: str | Path) -> bool:
-    """Whether a directory holds a finished corpus."""
     return (Path(directory) / MANIFEST_FILE).is_file()
 
 
@@ -223,10 +218,7 @@ class HashedFile:
 def verify_files(
     files: Sequence[HashedFile], progress: Callable[[int, int], None] = lambda _done, _total: None
 ) -> None:
-    """Read every file and compare its sha256.
-
-    progress: called after each file with the bytes read so far and those of all files.
-    """
+    """Read every file and compare its sha256; ``progress`` gets the bytes read, and of all."""
     total, done = sum(file.num_bytes for file in files), 0
     with ThreadPoolExecutor(_HASHING_THREADS) as pool:
         checks = [pool.submit(check_sha256, file.path, file.sha256) for file in files]
@@ -258,9 +250,7 @@ Array = npt.NDArray[np.int64]
 class TokenCorpus:
     """One part of a corpus directory, mapped into memory.
 
-    Raises DataError for a directory without a corpus, and for a file that is missing or of another
-    size than corpus.json says.  The bounds in a shard are checked when it is first used, and
-    ``verify`` compares all contents.
+    Opening compares sizes, first use of a shard its bounds, and ``verify`` all contents.
     """
 
     def __init__(self, directory: str | Path, part: Part = "train") -> None:
@@ -269,9 +259,8 @@ class TokenCorpus:
         self.manifest = read_manifest(directory)
         self.dtype = np.dtype(self.manifest.vocabulary["dtype"])
         self.shards = self.manifest.parts[part]
-        for shard in self.shards:
-            for suffix, size in shard.sizes(self.dtype.itemsize).items():
-                _check_size(self._path(shard, suffix), size)
+        for file in self.hashed_files():
+            _check_size(file.path, file.num_bytes)
         self._mapped: dict[tuple[int, str], npt.NDArray[Any]] = {}
         self._number()
 
@@ -353,16 +342,10 @@ class TokenCorpus:
             )
 
     def contents_sha256(self) -> str:
-        """A hash of all that training reads: the vocabulary, and each shard by its own hashes."""
         return self.manifest.contents_sha256()
 
     def hashed_files(self) -> list[HashedFile]:
-        """Every file of the part."""
-        return [
-            HashedFile(self._path(shard, suffix), shard.sizes(self.dtype.itemsize)[suffix], digest)
-            for shard in self.shards
-            for suffix, digest in shard.sha256.items()
-        ]
+        return self.manifest.files(self.directory, self.part)
 
     def verify(self) -> None:
         """Read all of the part and compare with the sha256 of each file; raises DataError."""
@@ -376,9 +359,6 @@ class TokenCorpus:
     def __setstate__(self, state: dict[str, Any]) -> None:
         TokenCorpus.__init__(self, **state)
 
-    def _path(self, shard: Shard, suffix: str) -> Path:
-        return self.directory / f"{shard.name}.{suffix}"
-
     def _picked(self, suffix: str, shards: Array, places: Array) -> Array:
         """(N,): the numbers at places (N,) of one kind of file, each of the shard at its place."""
         picked = np.empty(len(places), np.int64)
@@ -391,7 +371,7 @@ class TokenCorpus:
         found = self._mapped.get((shard, suffix))
         if found is None:
             dtype = self.dtype if suffix == "tokens" else np.dtype("<u4")
-            path = self._path(self.shards[shard], suffix)
+            path = self.directory / f"{self.shards[shard].name}.{suffix}"
             try:
                 # Slicing a plain array is several times as fast as slicing a memmap.
                 found = np.asarray(np.memmap(path, dtype, "r"))

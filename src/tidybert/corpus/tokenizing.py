@@ -107,10 +107,7 @@ def split_sentences(paragraph: str) -> list[str]:
 
 
 def _is_in_sentence(paragraph: str, start: int, stop: int, end: int) -> bool:
-    """Whether the full stop at ``stop`` ends an abbreviation, and not the sentence from ``start``.
-
-    ``end`` is where the next sentence would begin.
-    """
+    """Whether the full stop ends an abbreviation and no sentence; ``end``: the next one's place."""
     start = max(start, stop - _LONGEST_WORD)
     begin = max(start, paragraph.rfind(" ", start, stop) + 1)
     word = paragraph[begin:stop].lower()
@@ -166,10 +163,7 @@ def tokenize_in_order(
     num_workers: int,
     screening: Screening = _NONE,
 ) -> Iterator[tuple[Made, Given]]:
-    """Tokenise and screen blocks of documents; each comes back with the caller's companion to it.
-
-    ``num_workers`` 0 tokenises in this process.  Raises DataError if a process is killed.
-    """
+    """Tokenise and screen blocks, here or in processes; each comes back with its companion."""
     if not num_workers:
         for documents, given in blocks:
             yield (tokenized(documents, tokenizer), screening.found(documents)), given

@@ -24,10 +24,7 @@ _FEWEST_TOKENS: Final = 128
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of tokens and the features they came from, in the order of the sequences.
-
-    ``lower_states`` are what frozen layers made of the rows, where that is known.
-    """
+    """Rows of tokens, the features they came from, and what frozen layers made of them."""
 
     rows: Rows
     features: Sequence[Features]

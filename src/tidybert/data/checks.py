@@ -94,10 +94,7 @@ class DataReport:
         ]
 
     def warn(self, rows: str = "line") -> None:
-        """Make a Python warning of each, at the line of the program that called tidybert.
-
-        ``rows`` names the rows of examples: line, position.
-        """
+        """Make a Python warning of each, at the line of the caller; ``rows``: line, position."""
         for finding in self.warnings:
             category = TruncationWarning if isinstance(finding, Loss) else DataWarning
             warn_user(in_python(finding, rows=rows), category)
@@ -115,12 +112,7 @@ class DataReport:
 
 @dataclass(frozen=True)
 class TrainingData(Generic[E]):
-    """Labelled examples and their features, to train on and to measure on.
-
-    Args:
-        dev: None where nothing is measured.
-        max_seq_length: the tokens that the features were cut to.
-    """
+    """Labelled examples, cut to ``max_seq_length``, to train on and, unless None, to measure on."""
 
     train: Sequence[E]
     dev: Sequence[E] | None
@@ -159,11 +151,7 @@ class TrainingData(Generic[E]):
 def check_labels(
     report: DataReport, counts: Counter[str], in_dev: Counter[str], nouns: str, *, remedy: str
 ) -> None:
-    """Count the labels; one that dev alone has is an error.
-
-    A label of a single example, one that spells a missing value, and labels that differ only in
-    case or spaces are warnings.
-    """
+    """Count the labels; unknown ones of dev are errors, odd or lone ones warnings."""
     report.label_counts = {name: counts[name] for name in sorted(counts, key=label_order)}
     unknown = {name: in_dev[name] for name in sorted(in_dev, key=label_order) if name not in counts}
     if unknown:
@@ -171,7 +159,11 @@ def check_labels(
             f"{nouns} of dev examples that no training example has: {listed(unknown, SHOWN)}; "
             f"spell the {nouns} alike in both, or add training examples"
         )
-    missing = {name: count for name, count in report.label_counts.items() if _is_missing(name)}
+    missing = {
+        name: count
+        for name, count in report.label_counts.items()
+        if name.casefold() in _MISSING_LABELS
+    }
     if missing:
         report.warnings.append(
             f"{nouns} that spell a missing value: {listed(missing, SHOWN)}; they are learned like "
@@ -237,10 +229,7 @@ def check_leaks(
     noun: str,
     where: Callable[[Sequence[E]], str] | None = None,
 ) -> None:
-    """Warn of dev examples that read like a training example; see ``check_repetition``.
-
-    ``where`` names examples, by their lines if it is not given.
-    """
+    """Warn of dev examples that read like a training example, named by ``where`` or their lines."""
     known = {key(one) for one in data.train}
     shared = [one for one in data.held_out if key(one) in known]
     if shared:
@@ -312,10 +301,6 @@ def count_tokens(
     truncated = lengths[[one.truncated for one in firsts]]
     report.num_truncated[part] = len(truncated)
     return truncated
-
-
-def _is_missing(label: str) -> bool:
-    return label.casefold() in _MISSING_LABELS
 
 
 def lines_of(rows: Sequence[int]) -> str:

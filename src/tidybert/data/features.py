@@ -75,10 +75,7 @@ def text_features(
     *,
     prompt: str = "",
 ) -> list[Features]:
-    """Features of single texts or pairs, in order, cut to ``max_seq_length`` tokens.
-
-    ``prompt`` is put before each text.
-    """
+    """Features of single texts after the prompt, or pairs, in order, cut to ``max_seq_length``."""
     if prompt:
         texts = [prompt + text for text in texts]
     special = tokenizer.layout.num_special(1 if text_pairs is None else 2)
@@ -111,11 +108,7 @@ def example_features(
     *,
     prompt: str = "",
 ) -> list[Features]:
-    """Features of examples, single texts or pairs, without labels; ``prompt`` is before each text.
-
-    Raises DataError where some examples have a second text and others have none, and the
-    tokenizer's TextError.
-    """
+    """Features of examples without labels; DataError where only some have a second text."""
     pairs = [one.text_pair for one in examples if one.text_pair is not None]
     if pairs and len(pairs) < len(examples):
         single = next(one for one in examples if one.text_pair is None)

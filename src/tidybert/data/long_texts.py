@@ -89,10 +89,7 @@ def long_features(
     mode: str = "truncate",
     doc_stride: int | None = None,
 ) -> list[Features]:
-    """Features of examples, without labels, in the mode that ``LongTexts`` describes.
-
-    A text in windows has several Features, which share its weight.
-    """
+    """Features of examples, without labels, by ``LongTexts``; windows share their text's weight."""
     features = example_features(examples, tokenizer, max_seq_length)
     if mode == "truncate":
         return features

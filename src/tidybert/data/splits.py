@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from io import BytesIO
@@ -89,10 +89,7 @@ def grouped_split(
     texts: Sequence[Hashable],
     labels: Sequence[Collection[str]],
 ) -> tuple[Indices, Indices]:
-    """``random_split`` with no group, and no text, on both sides.
-
-    Groups that share a text stay together.
-    """
+    """``random_split`` with no group, and no text, on both sides."""
     return random_split(len(groups), fraction, seed, texts=_joined(groups, texts), labels=labels)
 
 
@@ -234,13 +231,9 @@ def _canonical(identity: Hashable) -> bytes:
         return b"%d:%b" % (len(text), text)
     if identity is None:
         return b"-"
-    parts = list(map(_canonical, _members(identity)))
+    if not isinstance(identity, tuple | frozenset):
+        raise TypeError(f"an identity holds texts, None, tuples and frozensets, not {identity!r}")
+    parts = list(map(_canonical, identity))
     if isinstance(identity, frozenset):
         parts.sort()
     return b"(%b)" % b"".join(parts)
-
-
-def _members(identity: Hashable) -> Iterator[Hashable]:
-    if not isinstance(identity, tuple | frozenset):
-        raise TypeError(f"an identity holds texts, None, tuples and frozensets, not {identity!r}")
-    return iter(identity)

@@ -54,7 +54,6 @@ class AttentionCell(ExplainedText):
 
     @property
     def prob(self) -> float:
-        """The probability of the cell."""
         return float(self.row_probs[self.column])
 
     def table(self) -> Table:
@@ -168,7 +167,6 @@ class Attention(ExplainedText):
         )
 
     def facts(self) -> dict[str, object]:
-        """The text, and how many layers and heads there are."""
         shape = {"num_layers": self.num_layers, "num_heads": self.num_heads}
         return {**super().facts(), **shape, "causal": self.causal}
 

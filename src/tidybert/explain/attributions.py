@@ -185,7 +185,6 @@ class Attributions(ExplainedText):
     steps: int | None
 
     def facts(self) -> dict[str, object]:
-        """The method, the answer and its score."""
         given = {"method": self.method, "target": self.target, "score": round(self.score, 4)}
         return {**super().facts(), **given}
 
@@ -227,7 +226,6 @@ class Attributions(ExplainedText):
         return f"<p>{' '.join(parts)}</p>{super()._repr_html_()}"
 
     def plot(self) -> Picture:
-        """A bar for each word."""
         values = np.nan_to_num(self.word_values)
         return plots.bars([word.text for word in self.words], values, self.table().title)
 

@@ -171,13 +171,11 @@ class ExplainedText(Shown):
         return words_of(self.encoding, (self.text, self.text_pair or ""))
 
     def facts(self) -> dict[str, object]:
-        """The text and the number of pieces."""
         pair = {} if self.text_pair is None else {"text_pair": self.text_pair}
         return {"text": self.text, **pair, "num_pieces": len(self.encoding)}
 
 
 def words_of(encoding: Encoding, sides: Sequence[str]) -> list[Word]:
-    """The words that pieces make up."""
     groups: list[list[int]] = []
     for position, (continues, side) in enumerate(
         zip(encoding.continues, encoding.sequence_ids, strict=True)
@@ -238,14 +236,12 @@ def place_of(word: str, text: str) -> Span:
 
 
 def rows_of(encodings: Sequence[Encoding]) -> Rows:
-    """The encodings laid end to end."""
     return Rows.from_lists(
         [one.input_ids for one in encodings], [one.token_type_ids for one in encodings]
     )
 
 
 def as_array(tensor: Tensor) -> Floats:
-    """The tensor as float32."""
     found: Floats = np.asarray(tensor.numpy(), dtype=np.float32)
     return found
 

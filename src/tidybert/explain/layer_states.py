@@ -110,7 +110,6 @@ class WordInTexts(Shown):
         return list(combinations(range(len(self.texts)), 2))
 
     def facts(self) -> dict[str, object]:
-        """The word, and how many texts and layers there are."""
         return {
             "word": self.word,
             "num_texts": len(self.texts),
@@ -271,11 +270,9 @@ class NearestPieces(Shown):
     cosines: Floats
 
     def facts(self) -> dict[str, object]:
-        """The word and the nearest piece."""
         return {"word": self.word, "nearest": self.pieces[0] if self.pieces else None}
 
     def table(self) -> Table:
-        """The pieces and their cosines."""
         rows = [
             [piece, f"{each:.3f}"] for piece, each in zip(self.pieces, self.cosines, strict=True)
         ]
@@ -283,7 +280,6 @@ class NearestPieces(Shown):
         return Table(title, ("piece", "cosine"), rows, frozenset({"piece"}))
 
     def plot(self) -> Picture:
-        """The cosines as bars."""
         return plots.bars(self.pieces, self.cosines, self.table().title)
 
 
@@ -304,7 +300,6 @@ class Similarities(Shown):
     cosines: Floats
 
     def facts(self) -> dict[str, object]:
-        """How many texts there are, and the layer."""
         return {"num_texts": len(self.texts), "layer": self.layer}
 
     @property
@@ -328,7 +323,6 @@ class Similarities(Shown):
         return principal_components(self.vectors)
 
     def plot(self) -> Picture:
-        """The map."""
         return plots.scatter(self.map(), self.texts, "map of the vectors (PCA)")
 
 

@@ -57,19 +57,10 @@ def bootstrap(
     seed: int = 0,
     max_seconds: float = MAX_SECONDS,
 ) -> Intervals:
-    """Percentile intervals of all the scorer's scores.
+    """Percentile intervals of all the scorer's scores, from resamples of ``num_examples``.
 
-    Each resample draws ``num_examples`` examples with repetition; the interval holds the middle
-    ``level`` of the resamples' scores.  The same seed gives the same intervals, unless
-    ``max_seconds`` ends the drawing first.
-
-    Raises ValueError for no example, or a level outside 0 to 1.
+    The same seed gives the same intervals, unless ``max_seconds`` ends the drawing first.
     """
-    if num_examples < 1 or not 0 < level < 1:
-        raise ValueError(
-            f"{num_examples} examples and the level {level} were given; one example at least and "
-            "a level between 0 and 1 are expected"
-        )
     random = np.random.default_rng(seed)
     drawn: list[Mapping[str, float]] = []
     end = time.monotonic() + max_seconds
@@ -90,8 +81,6 @@ def proportion_interval(share: float, count: int) -> Interval:
     It suits small groups, whose resamples would be too alike: for three right examples out of three
     it still says that the share may be 0.44.
     """
-    if count < 1 or not 0 <= share <= 1:
-        raise ValueError(f"the share {share} of {count} was given; 0 to 1 of 1 or more is expected")
     z2 = _NORMAL_QUANTILE**2
     middle = (share + z2 / (2 * count)) / (1 + z2 / count)
     half = math.sqrt(share * (1 - share) * z2 / count + z2 * z2 / (4 * count * count))

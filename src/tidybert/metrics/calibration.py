@@ -35,21 +35,11 @@ def fit_temperature(
     """The temperature T for which softmax(logits / T) has the lowest log-loss, drawn towards 1.
 
     Few examples say little about T.  So ``prior`` further examples count whose labels are as
-    probable as T = 1 makes them; 0 leaves them out.
+    probable as T = 1 makes them; 0 leaves them out.  T is 1 if no candidate scores above the label
+    in any example: the log-loss then falls with T for ever.
 
-    T is between LOWEST_TEMPERATURE and HIGHEST_TEMPERATURE; at a bound, the best T is beyond it
-    (``temperature_note``).  T is 1 if no candidate scores above the label in any example: the
-    log-loss then falls with T for ever, and the data do not show whether the model is too
-    confident.
-
-    Args:
-        logits: (N, C), or N arrays (C_i,) where examples have different numbers of candidates: the
-            choices of a question, or the tokens that an answer can begin at.  They are finite.  A
-            single logit s for two classes is (0, s).
-        labels: (N,) integers, indices of candidates.
-
-    Raises:
-        ValueError: no example, other shapes, or logits that are not finite.
+    logits: (N, C), or N arrays (C_i,) of the candidates of each; a single logit s for two classes
+    is (0, s).  labels: (N,) indices.  Raises ValueError for none, other shapes, infinite ones.
     """
     rows = [np.asarray(each, dtype=np.float64) for each in logits]
     given = np.asarray(labels, dtype=np.int64)
@@ -145,12 +135,9 @@ def reliability_bins(
     *,
     equal_mass: bool = False,
 ) -> list[ReliabilityBin]:
-    """The calibration curve: examples by confidence, without empty bins.
+    """The calibration curve: examples by confidence, without empty bins; of equal width or mass.
 
     confidence: (N,) probabilities of the answers given.  correct: (N,) from 0 to 1.
-    equal_mass: make bins of about equally many examples instead of equal width.
-
-    Raises ValueError for other shapes, or values outside 0 to 1.
     """
     sure, right = _checked(confidence, correct)
     shares = np.linspace(0, 1, num_bins + 1)
@@ -173,8 +160,6 @@ def reliability_bins(
 def expected_calibration_error(bins: Sequence[ReliabilityBin]) -> float:
     """The mean distance between accuracy and confidence over the bins, weighted by examples."""
     total = sum(each.count for each in bins)
-    if not total:
-        raise ValueError("no example was given; a calibration error needs one at least")
     return sum(each.count * abs(each.accuracy - each.confidence) for each in bins) / total
 
 
@@ -185,11 +170,6 @@ def brier_score(probabilities: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     two classes it is twice the score of one of them.
     """
     p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
-    if p.ndim != 2 or given.shape != p.shape[:1] or not p.size:
-        raise ValueError(
-            f"probabilities of shape {p.shape} and labels of shape {given.shape} were given; "
-            "(N, C) and (N,), not empty, are expected"
-        )
     chosen = p[np.arange(len(p)), given]
     return float((np.square(p).sum(axis=1) - 2 * chosen + 1).mean())
 
@@ -211,14 +191,8 @@ class RiskCoverage:
 
 
 def risk_coverage(confidence: npt.ArrayLike, correct: npt.ArrayLike) -> RiskCoverage:
-    """Risk against coverage of (N,) confidences and (N,) ``correct``, from 0 to 1 each.
-
-    Examples of equal confidence are answered together.  In the area each counts with their mean, so
-    the order of the examples does not matter.
-    """
+    """Risk against coverage of (N,) confidences and correctness; equal ones answer together."""
     sure, right = _checked(confidence, correct)
-    if not len(sure):
-        raise ValueError("no example was given; coverage needs one at least")
     threshold, places, counts = np.unique(-sure, return_inverse=True, return_counts=True)
     wrong = np.bincount(places, 1 - right) / counts
     answered = np.arange(1, len(sure) + 1)

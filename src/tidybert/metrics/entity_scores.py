@@ -103,10 +103,6 @@ class TagCounts:
         words = np.zeros((len(expected), 2), dtype=np.int64)
         pairs = []
         for number, (ours, theirs) in enumerate(zip(expected, predicted, strict=True)):
-            if len(ours) != len(theirs):
-                raise ValueError(
-                    f"sentence {number} has {len(ours)} tags and {len(theirs)} predicted ones"
-                )
             words[number] = sum(a == b for a, b in zip(ours, theirs, strict=True)), len(ours)
             pairs.append((_places(ours, of_entities), _places(theirs, of_entities)))
         names = sorted({name for pair in pairs for each in pair for name in each})
@@ -126,10 +122,17 @@ class TagCounts:
         They are over all types together; macro_f1 is over the tags that occur.  An undefined score
         (nothing predicted, nothing true) is 0.0, never NaN.
         """
-        counts, words = self._sums(chosen)
+        size = len(self.counts)
+        times = np.ones(size) if chosen is None else np.bincount(chosen, minlength=size) * 1.0
+        # Multiplying by how often each is chosen is quicker than gathering the rows.
+        sums = times @ self._flat
+        counts, words = sums[:-2].reshape(-1, 3), sums[-2:]
         accuracy = float(ratio(words[0], words[1]))
         if not self.of_entities:
-            return {"accuracy": accuracy, "macro_f1": _macro_f1(counts)}
+            right, given, there = counts.T
+            occurs = given + there > 0
+            f1s = 2 * right[occurs] / (given + there)[occurs]
+            return {"accuracy": accuracy, "macro_f1": float(f1s.mean()) if len(f1s) else 0.0}
         precision, recall, f1 = map(float, precision_recall_f1(*counts.sum(axis=0)))
         return {"f1": f1, "precision": precision, "recall": recall, "accuracy": accuracy}
 
@@ -154,16 +157,6 @@ class TagCounts:
         np.divide(above, below, out=shares, where=below > 0)
         return shares
 
-    def _sums(
-        self, chosen: npt.NDArray[np.int64] | None
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """(K, 3) and (2,): the counts of the chosen sentences together."""
-        size = len(self.counts)
-        times = np.ones(size) if chosen is None else np.bincount(chosen, minlength=size) * 1.0
-        # Multiplying by how often each is chosen is quicker than gathering the rows.
-        sums = times @ self._flat
-        return sums[:-2].reshape(-1, 3), sums[-2:]
-
     @cached_property
     def _flat(self) -> npt.NDArray[np.float64]:
         """(N, 3 K + 2): a sentence's counts and words in one row."""
@@ -179,9 +172,3 @@ def _places(tags: Tags, of_entities: bool) -> dict[str, set[Entity]]:
     for one in entities(tags) if of_entities else words:
         places.setdefault(one.type, set()).add(one)
     return places
-
-
-def _macro_f1(counts: npt.NDArray[np.float64]) -> float:
-    right, given, there = counts.T
-    occurs = given + there > 0
-    return float((2 * right[occurs] / (given + there)[occurs]).mean()) if occurs.any() else 0.0

@@ -27,15 +27,10 @@ def suspected_label_errors(
 ) -> list[SuspectedLabelError]:
     """The examples that look mislabelled, the least likely label first.
 
-    They are at most ``estimated_label_errors``, and another class is the likeliest for each.
-
     probabilities: (N, C), from a model that was not trained on these examples, or it has learned
-    their mistakes.  labels: (N,) indices of classes.  least_support: the labels of classes with
-    fewer examples are not judged.
-
-    Raises ValueError for other shapes or indices out of range.
+    their mistakes.  labels: (N,).  Classes with less than ``least_support`` are not judged.
     """
-    p, given = _checked(probabilities, labels)
+    p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
     own, best = p[np.arange(len(p)), given], p.argmax(axis=1)
     support = np.bincount(given, minlength=p.shape[1])
     judged = (best != given) & (support[given] >= least_support)
@@ -52,36 +47,16 @@ def estimated_label_errors(probabilities: npt.ArrayLike, labels: npt.ArrayLike) 
     The model is sure of a class at or above the class's mean probability over its examples.
     Each example counts as the likeliest of the classes that the model is sure of; the counts of
     each given class are then scaled to all its examples, also those of which the model is not sure.
-
-    probabilities: (N, C).  labels: (N,).  Errors are those of ``suspected_label_errors``.
     """
-    p, given = _checked(probabilities, labels)
-    sure = np.where(p >= _averages(p, given), p, -1.0)
-    best, is_sure = sure.argmax(axis=1), sure.max(axis=1) >= 0
+    p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
     num_classes = p.shape[1]
     support = np.bincount(given, minlength=num_classes)
+    # A class without examples has no average, and is never suggested.
+    average = np.full(num_classes, np.inf)
+    own = np.bincount(given, p[np.arange(len(p)), given], num_classes)
+    np.divide(own, support, out=average, where=support > 0)
+    sure = np.where(p >= average, p, -1.0)
+    best, is_sure = sure.argmax(axis=1), sure.max(axis=1) >= 0
     counted = np.bincount(given[is_sure], minlength=num_classes)
     wrong = np.bincount(given[is_sure & (best != given)], minlength=num_classes)
     return round(float((wrong * support / np.maximum(counted, 1)).sum()))
-
-
-def _checked(
-    probabilities: npt.ArrayLike, labels: npt.ArrayLike
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
-    if p.ndim != 2 or given.shape != p.shape[:1] or ((given < 0) | (given >= p.shape[1])).any():
-        raise ValueError(
-            f"probabilities of shape {p.shape} and labels of shape {given.shape} were given; "
-            "(N, C) and (N,) indices of classes are expected"
-        )
-    return p, given
-
-
-def _averages(p: npt.NDArray[np.float64], given: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """(C,) the mean probability of each class over the examples with its label."""
-    own = p[np.arange(len(p)), given]
-    support = np.bincount(given, minlength=p.shape[1])
-    # A class without examples has no average, and is never suggested.
-    average = np.full(p.shape[1], np.inf)
-    np.divide(np.bincount(given, own, p.shape[1]), support, out=average, where=support > 0)
-    return average

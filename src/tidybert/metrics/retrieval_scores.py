@@ -48,15 +48,9 @@ class VectorScores(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Ranking:
-    """Where a search finds the relevant texts of Q queries.
+    """Where a search finds the relevant texts of Q queries, (Q,) each but the ranks, from 1.
 
-    Args:
-        ranks: of each query's relevant texts, ascending, from 1.
-        nearest: (Q,) the text with the highest score.
-        nearest_right: (Q,) the relevant text with the highest score.
-        best_wrong: (Q,) the text with the highest score among those that are not relevant.
-        best_wrong_score, best_right_score: (Q,) the highest scores of both kinds; -inf where all
-            texts are relevant.
+    A score is -inf where all texts are relevant.
     """
 
     ranks: Sequence[Indices]
@@ -73,13 +67,9 @@ def rank_relevant(
     relevant: Sequence[Sequence[int]],
     itself: Sequence[int] | None = None,
 ) -> Ranking:
-    """Rank all texts for each query by their product; of equal ones the first comes first.
+    """Rank all texts (N, d) for each query (Q, d) by product; of equal ones the first comes first.
 
-    Args:
-        queries: (Q, d), of length 1 for cosines.
-        texts: (N, d).
-        relevant: numbers of the texts that are relevant to each query, one at least.
-        itself: (Q,) the number of a text that is not searched, because it is the query.
+    relevant: of each query, one at least.  itself: (Q,) the text that is the query, not searched.
     """
     ranks: list[Indices] = []
     nearest, right, wrong = np.zeros((3, len(queries)), dtype=np.int64)
@@ -90,7 +80,12 @@ def rank_relevant(
             if itself is not None:
                 scores[itself[number]] = -np.inf
             places = np.array(relevant[number], dtype=np.int64)
-            found = [_rank(scores, place) for place in places]
+            found = [
+                1
+                + np.count_nonzero(scores > scores[place])
+                + np.count_nonzero(scores[:place] == scores[place])
+                for place in places
+            ]
             ranks.append(np.sort(np.array(found, dtype=np.int64)))
             nearest[number] = scores.argmax()
             right[number] = places[scores[places].argmax()]
@@ -100,17 +95,8 @@ def rank_relevant(
     return Ranking(ranks, nearest, right, wrong, best_wrong, best_right)
 
 
-def _rank(scores: npt.NDArray[np.float32], place: int) -> int:
-    score = scores[place]
-    before = np.count_nonzero(scores > score) + np.count_nonzero(scores[:place] == score)
-    return int(before) + 1
-
-
 def retrieval_scores(ranks: Sequence[Indices]) -> dict[str, Floats]:
-    """The scores of each query by name, (Q,) each; their means are the VectorScores.
-
-    ``ranks`` are those of each query's relevant texts, ascending, from 1.
-    """
+    """The scores (Q,) by name, from ascending ranks; their means are the VectorScores."""
     discounts = 1 / np.log2(np.arange(2, CUT + 2))
     best = np.cumsum(discounts)
     scores: dict[str, list[float]] = {

@@ -59,10 +59,7 @@ class BestThreshold(NamedTuple):
 
     @property
     def official(self) -> float:
-        """The official script's threshold: ``lower``, or 0 if no question is answered.
-
-        If 0 would answer some, it is a number that answers none.
-        """
+        """The script's threshold: ``lower``, or if no question is answered 0 or below."""
         if np.isfinite(self.lower):
             return self.lower
         return 0.0 if self.upper > 0 else self.upper - 1
@@ -85,18 +82,9 @@ def answer_scores(
 ) -> Floats:
     """(B, 2) exact match and F1 of each prediction, the best over the right answers.
 
-    Args:
-        predictions: B texts, "" for no answer.
-        answers: the right ones of each question; none if the question has no answer.
-        no_answers: score by the rules of SQuAD 2.0, which has questions without an answer.  A right
-            answer without a word (such as "the") does not count there, and two texts without a word
-            are equal.
-
-    Raises:
-        ValueError: other lengths, or by the rules of 1.1 a question without answers.
+    ``no_answers``: by SQuAD 2.0, where a right answer without a word (such as "the") does not
+    count, and two texts without a word are equal.  Raises ValueError for no answer by 1.1.
     """
-    if len(predictions) != len(answers):
-        raise ValueError(f"{len(predictions)} predictions were given for {len(answers)} questions")
     scores = np.zeros((len(predictions), 2))
     for number, (prediction, right) in enumerate(zip(predictions, answers, strict=True)):
         golds = [_words(text) for text in right]
@@ -114,8 +102,6 @@ def answer_scores(
 
 def squad_metrics(scores: Floats) -> dict[str, float]:
     """exact_match and f1, the means of (B, 2) ``answer_scores``."""
-    if not len(scores):
-        raise ValueError("no question was given; metrics need one at least")
     exact, f1 = scores.mean(axis=0)
     return {"exact_match": float(exact), "f1": float(f1)}
 
@@ -127,20 +113,11 @@ def no_answer_metrics(
     differences: Floats | None = None,
     threshold: float = 0.0,
 ) -> dict[str, float]:
-    """The metrics of SQuAD 2.0.
+    """The metrics of SQuAD 2.0, from (B, 2) ``answer_scores`` without a threshold.
 
-    Args:
-        scores: (B, 2) ``answer_scores`` of the model's answers without a threshold.
-        has_answer: (B,) whether the question has an answer.
-        answered: (B,) whether the model's answer is a text, not "".
-        differences: (B,) how much higher "no answer" scores than the answer; None if unknown, which
-            leaves the answers as they are.
-        threshold: a difference above this turns the answer into "no answer".
-
-    Returns:
-        exact_match and f1; the same for the questions with an answer (has_ans_exact, has_ans_f1,
-        has_ans_total) and for those without (no_ans_…), 0.0 if there are none; and with differences
-        best_exact, best_f1, best_exact_threshold and best_f1_threshold.
+    has_answer, answered: (B,) whether the question, and the model, has one.
+    differences: (B,) how much higher "no answer" scores than the answer; above ``threshold`` they
+    turn the answer into "no answer".
     """
     given = scores
     if differences is not None:
@@ -151,8 +128,7 @@ def no_answer_metrics(
         exact, f1 = map(float, given[chosen].mean(axis=0)) if total else (0.0, 0.0)
         metrics |= {f"{name}_exact": exact, f"{name}_f1": f1, f"{name}_total": total}
     if differences is not None:
-        if answered is None:
-            raise ValueError("differences were given without answered")
+        assert answered is not None
         for name, column in (("exact", 0), ("f1", 1)):
             best = best_threshold(scores[:, column], has_answer, answered, differences)
             metrics |= {f"best_{name}": best.score, f"best_{name}_threshold": best.official}
@@ -164,9 +140,8 @@ def best_threshold(
 ) -> BestThreshold:
     """The thresholds over ``differences`` with the best mean score; the lowest of equal ones.
 
-    All arguments are (B,), as for ``no_answer_metrics``; ``scores`` is one of its columns.  As in
-    the official script, any text for a question without an answer scores 0.  Questions of equal
-    difference are answered together; that script may stop between them.
+    As in the official script, any text for a question without an answer scores 0.  Questions of
+    equal difference are answered together; that script may stop between them.
     """
     order = np.argsort(differences, kind="stable")
     sorted_differences = differences[order]

@@ -4,13 +4,13 @@ The numbers equal scikit-learn's for an indicator matrix with ``zero_division=0`
 score (for a label that is never true or never predicted) is 0.0, never NaN, and counts in a mean.
 """
 
-import unicodedata
 from collections.abc import Sequence
 from math import inf
 from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
+from rich.cells import cell_len
 
 from tidybert.metrics.metric import Metric, declared
 
@@ -46,19 +46,11 @@ def classification_metrics(
     label_names: Sequence[str],
     probabilities: npt.ArrayLike | None = None,
 ) -> dict[str, Any]:
-    """Score predicted classes; all values are plain floats and ints.
+    """The ClassScores of (B,) labels and predictions, and (B, C) probabilities for log_loss.
 
-    Args:
-        labels, predictions: (B,) integers, indices into ``label_names``.
-        probabilities: (B, len(label_names)), for log_loss.
-
-    Returns the ClassScores.  macro_f1 is over the classes that occur in labels or predictions;
-    matthews is 0.0 if either holds only one class; f1 is that of the class with index 1 (as GLUE
-    scores MRPC and QQP); per_label has precision, recall, f1 and support by name; a row of
-    confusion_matrix is a true class and a column a predicted one.
-
-    Raises:
-        ValueError: no example, other shapes, or indices out of range.
+    macro_f1 is over the classes that occur; matthews is 0.0 if either holds only one class; f1 is
+    of the class with index 1 (as GLUE scores MRPC, QQP); a row of confusion_matrix is a true class.
+    Raises ValueError for no example, other shapes, or indices out of range.
     """
     matrix = confusion_matrix(labels, predictions, len(label_names))
     total = int(matrix.sum())
@@ -192,12 +184,7 @@ def multi_label_metrics(
     label_names: Sequence[str],
     probabilities: npt.ArrayLike,
 ) -> dict[str, Any]:
-    """Score predicted sets of labels; all values are plain floats and ints.
-
-    labels, predictions: (B, C) of 0 and 1.  probabilities: (B, C), for the average precision.
-
-    Returns the scores of `MultiLabelScorer` for all examples, and per_label, by name: precision,
-    recall, f1, average_precision, support (true) and predicted.
+    """The LabelSetScores of labels and predictions (B, C) of 0 and 1, and probabilities (B, C).
 
     Raises ValueError for no example, other shapes, and probabilities that are not finite.
     """
@@ -247,10 +234,7 @@ class MultiLabelScorer:
         self._ranked = [_Ranked(*pair) for pair in zip(self.labels.T, given.T, strict=True)]
 
     def __call__(self, indices: npt.NDArray[np.integer[Any]]) -> dict[str, float]:
-        """The LabelSetScores but per_label, of the examples with these indices, which may repeat.
-
-        macro_average_precision depends only on the order of the probabilities.
-        """
+        """The LabelSetScores but per_label, of the examples with these indices, repeated or not."""
         times = np.bincount(indices, minlength=len(self.labels))
         hits, support, predicted = self.counts(times)
         total = int(times.sum())
@@ -279,10 +263,8 @@ def f1_thresholds(
 ) -> tuple[Floats, Matrix]:
     """For each label the threshold with the best F1: (C,), and whether it was tuned: (C,).
 
-    labels: (B, C) of 0 and 1.  probabilities: (B, C).  A label is predicted if its probability
-    reaches the threshold.  A threshold is midway between two probabilities that occur; of several
-    equally good ones, the nearest to 0.5.  A label with fewer than ``least_positives`` true or
-    false examples is not tuned and has 0.5.
+    A threshold is midway between two of the probabilities (B, C); of several equally good ones, the
+    nearest to 0.5.  Labels with fewer than ``least_positives`` of a kind keep 0.5.
     """
     truth = _indicators(labels, "labels")
     scores = np.asarray(probabilities, dtype=np.float64)
@@ -356,10 +338,8 @@ class NumberScores(TypedDict):
 def regression_metrics(labels: npt.ArrayLike, predictions: npt.ArrayLike) -> dict[str, float]:
     """The NumberScores of labels and predictions, both (B,) and finite.
 
-    An undefined correlation, with a constant or for one example, is 0.0 and never NaN: a model that
-    always gives the same answer has learned nothing.
-
-    Raises ValueError for no example, other shapes, or values that are not finite.
+    An undefined correlation, with a constant or for one example, is 0.0: a model that always gives
+    the same answer has learned nothing.
     """
     true = np.asarray(labels, dtype=np.float64)
     predicted = np.asarray(predictions, dtype=np.float64)
@@ -408,16 +388,13 @@ NAME_WIDTH: Final = 16
 
 
 def confusion_table(matrix: npt.NDArray[np.integer[Any]], label_names: Sequence[str]) -> str:
-    """The confusion matrix as plain text, at most 80 columns wide.
-
-    Lists the most frequent confusions if the matrix has too many classes for a table.
-    """
+    """The confusion matrix as text of 80 columns; of many classes only the commonest confusions."""
     names = [_cut(name, NAME_WIDTH) for name in label_names]
     corner = "true \\ predicted"
-    first = max(_width(text) for text in (corner, *names))
+    first = max(cell_len(text) for text in (corner, *names))
     cells = [[f"{count:,}" for count in row] for row in matrix.tolist()]
     widths = [
-        max(_width(name), *(len(row[at]) for row in cells)) + 2 for at, name in enumerate(names)
+        max(cell_len(name), *(len(row[at]) for row in cells)) + 2 for at, name in enumerate(names)
     ]
     if first + sum(widths) > LINE_WIDTH:
         return _top_confusions(matrix, label_names)
@@ -442,7 +419,7 @@ def _top_confusions(matrix: npt.NDArray[np.integer[Any]], label_names: Sequence[
     count_width = max(len(count) for count in counts)
     room = (LINE_WIDTH - count_width - len("  ") - len(" taken for ")) // 2
     names = [_cut(name, room) for name in label_names]
-    first = max(_width(names[true]) for true, _ in pairs)
+    first = max(cell_len(names[true]) for true, _ in pairs)
     lines = [
         f"{count:>{count_width}}  {_pad(names[true], first)} taken for {names[predicted]}"
         for count, (true, predicted) in zip(counts, pairs, strict=True)
@@ -452,24 +429,16 @@ def _top_confusions(matrix: npt.NDArray[np.integer[Any]], label_names: Sequence[
     return "\n".join([*lines, *rest])
 
 
-def _width(text: str) -> int:
-    """Terminal columns: East Asian wide characters take two, combining marks none."""
-    return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        for char in text
-    )
-
-
 def _cut(text: str, width: int) -> str:
     text = "".join(char if char.isprintable() else " " for char in text)
-    if _width(text) <= width:
+    if cell_len(text) <= width:
         return text
-    while _width(text) > width - 1:
+    while cell_len(text) > width - 1:
         text = text[:-1]
     return text + "…"
 
 
 def _pad(text: str, width: int) -> str:
     """Fill up with spaces, on the left if ``width`` is negative."""
-    space = " " * (abs(width) - _width(text))
+    space = " " * (abs(width) - cell_len(text))
     return space + text if width < 0 else text + space

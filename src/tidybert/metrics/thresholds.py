@@ -19,10 +19,7 @@ ANSWERS_NONE: Final = 1.0
 
 
 def fewest_for(min_coverage: float | None, min_accuracy: float | None) -> int:
-    """Examples that are needed to choose a score; 0 for neither.
-
-    For an accuracy they are the right answers, without a wrong one, that show it.
-    """
+    """Examples that choosing a score needs; for an accuracy, right answers that would show it."""
     if min_accuracy is not None:
         return math.ceil(_Z2 * min_accuracy / (1 - min_accuracy))
     return 0 if min_coverage is None else _FEWEST_FOR_COVERAGE
@@ -39,10 +36,6 @@ def score_for(
     By coverage it is the highest that reaches it.  By accuracy it is the lowest from which the low
     end of Wilson's interval (1927) around the share of right answers reaches it, at 90% on this
     side; ANSWERS_NONE where none does.
-
-    Args:
-        confidence: (N,) probabilities of the answers.
-        correct: (N,) from 0 to 1.
     """
     curve = risk_coverage(confidence, correct)
     if min_coverage is not None:

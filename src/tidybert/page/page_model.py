@@ -104,7 +104,6 @@ class PageModel:
 
     @property
     def tokenizer(self) -> BertTokenizer:
-        """Its tokenizer."""
         return self.explainer.tokenizer
 
     def predictor(self, *tasks: str) -> Predictor:
@@ -122,10 +121,7 @@ class PageModel:
         return self.explainer.cloze(text, hide=span, top_k=top_k)
 
     def encode(self, text: str, pair: str = "") -> Encoding:
-        """The pieces of a text, or of a pair where ``pair`` is not empty.
-
-        Raises DataError for a text that is longer than a view shows, and for one without a piece.
-        """
+        """The pieces of a text or pair; DataError for too many, and for none."""
         checked_text(text)
         checked_text(pair)
         encoding = self.explainer.encode(text, pair or None)

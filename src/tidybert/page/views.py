@@ -44,7 +44,6 @@ _MOST_WORDS: Final = 40
 
 
 def tokens(model: PageModel, text: str, pair: str = "") -> dict[str, Any]:
-    """The pieces of a text or pair."""
     encoding = model.encode(text, pair)
     python = f"""from tidybert import BertTokenizer, Explainer
 
@@ -65,7 +64,6 @@ def embedding(model: PageModel, text: str, position: int, pair: str = "") -> dic
 
 
 def words(model: PageModel, text: str) -> dict[str, Any]:
-    """The words that can be hidden."""
     return {"words": [each.text for each in words_of(model.encode(text), (text, ""))]}
 
 
@@ -167,10 +165,7 @@ def attention(
     column: int | None = None,
     causal: bool = False,
 ) -> dict[str, Any]:
-    """The pieces, and how many layers and heads there are; the rest is for the code it shows.
-
-    ``layer`` and ``head`` come back within what the model has.
-    """
+    """The pieces, how many layers and heads there are, and the code that shows them."""
     encoding = model.encode(text, pair)
     config = model.explainer.config
     layer = min(max(layer, 1), config.num_hidden_layers)
@@ -247,10 +242,7 @@ _CLASSIFIES: Final = ("classify", "multi-label", "regress")
 
 
 def answer(model: PageModel, text: str, question: str) -> dict[str, Any]:
-    """The answer to a question in a text, with the start and end logits of each piece.
-
-    A piece has them from the window that shows it with most context.
-    """
+    """The answer to a question in a text, with the logits of each piece in its best window."""
     predictor = model.predictor("answer")
     model.encode(question, text)
     examples = predictor.task.from_texts([question], [text])
@@ -296,10 +288,7 @@ print(Predictor({model.written!r}).predict([{text!r}]))
 def classify(
     model: PageModel, text: str, pair: str = "", without: int | None = None
 ) -> dict[str, Any]:
-    """The answer, and for each word its attributions beside the attention that [CLS] pays to it.
-
-    ``without`` is the number of a word to delete before the model runs again.
-    """
+    """The answer, and each word's attributions and attention; ``without`` deletes a word."""
     predictor = model.predictor(*_CLASSIFIES)
     encoding = model.encode(text, pair)
     if len(encoding) > predictor.max_seq_length:
@@ -504,10 +493,7 @@ loss = functional.cross_entropy(found.prediction_logits, labels)
 def left_to_right(
     model: PageModel, text: str, temperature: float | None = None, seed: int = 1
 ) -> dict[str, Any]:
-    """Each next token with the ten likeliest ones, up to [EOS] or 64 of them.
-
-    ``temperature`` draws the tokens; without it each is the likeliest.
-    """
+    """Each next token with the ten likeliest, up to [EOS] or 64; ``temperature`` draws them."""
     checked_text(text)
     sampling = Sampling(temperature, seed=seed)
     steps = list(model.generator.steps(text, max_tokens=_MOST_STEPS, sampling=sampling))
@@ -554,10 +540,7 @@ def run_of(path: str) -> Path | None:
 
 
 def run(model: PageModel, text: str = "", at: int = 0) -> dict[str, Any]:
-    """The curves so far as an SVG, and the words of up to 8 checkpoints for each [MASK].
-
-    ``at``: another number asks again, of a RUN that goes on.
-    """
+    """The curves so far as an SVG, and 8 checkpoints' words for [MASK]; ``at`` asks again."""
     directory = run_of(model.path)
     picture = None if directory is None else run_picture(directory)
     if directory is None or picture is None:

@@ -29,9 +29,7 @@ from tidybert.training.runs.run_checkpoints import RunIdentity, weights_sha256
 class PretrainingPlan:
     """The corpus, all options, this process among the others, and who hears notes.
 
-    ``shares``: of the tokens, one for each of the corpora that ``corpus`` joins.
-    Where ``masking`` does not say how many tokens to predict, the recipe does.  A language model
-    has no masking.
+    ``shares``: of the tokens, one for each of the joined corpora.  A language model has no masking.
     """
 
     corpus: TokenCorpus
@@ -51,7 +49,6 @@ class PretrainingPlan:
 
     @property
     def is_causal(self) -> bool:
-        """Whether the run trains a language model."""
         return self.instances.objective == NEXT_TOKEN
 
     @property
@@ -61,11 +58,9 @@ class PretrainingPlan:
 
     @property
     def predicted_share(self) -> float:
-        """The share of a sequence's tokens to predict."""
         return 1.0 if self.masking is None else self.masking.predicted_share
 
     def num_predictions(self, max_seq_length: int) -> int:
-        """Most predictions of a sequence."""
         if self.masking is None:
             return max_seq_length
         return self.masking.num_predictions(max_seq_length)
@@ -84,7 +79,6 @@ class PretrainingPlan:
         return max(lengths)
 
     def to_dict(self) -> dict[str, Any]:
-        """All options, as arguments.json holds them."""
         masking = {} if self.masking is None else asdict(self.masking)
         return {**self.instances.recorded(), **masking, **asdict(self.arguments)}
 

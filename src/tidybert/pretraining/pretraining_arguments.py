@@ -156,28 +156,24 @@ class PretrainingArguments(Options):
     activations."""
 
     def __post_init__(self) -> None:
-        """Raises UsageError for a value of another type or out of range, naming its flag."""
         # An unknown recipe sets nothing, and is refused below.
         for name, value in RECIPES.get(self.recipe, {}).items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
-        self._read_micro_batch()
+        given: Any = self.micro_batch
+        if isinstance(given, str) and given.isdecimal():
+            # From the shell.
+            given = int(given)
+            object.__setattr__(self, "micro_batch", given)
+        is_number = isinstance(given, int) and not isinstance(given, bool)
+        if (isinstance(given, str) and given != "auto") or (is_number and given <= 0):
+            raise bad_value("micro_batch", given, "a number above 0, or auto")
         super().__post_init__()
         skipped_ranges(self.skip_steps)
         lowest = self.min_learning_rate
         if lowest is not None and lowest > self.setting("learning_rate"):
             expected = f"at most {param('learning_rate', self.learning_rate)}"
             raise bad_value("min_learning_rate", lowest, expected)
-
-    def _read_micro_batch(self) -> None:
-        """A number may come from the shell as text."""
-        given: Any = self.micro_batch
-        if isinstance(given, str) and given.isdecimal():
-            given = int(given)
-            object.__setattr__(self, "micro_batch", given)
-        is_number = isinstance(given, int) and not isinstance(given, bool)
-        if (isinstance(given, str) and given != "auto") or (is_number and given <= 0):
-            raise bad_value("micro_batch", given, "a number above 0, or auto")
 
     def for_device(self, kind: str) -> Self:
         """The same with the tokens a step that the recipe takes on "cpu", "cuda" or another kind.
@@ -188,6 +184,11 @@ class PretrainingArguments(Options):
         if self.tokens_per_step is not None:
             return self
         return replace(self, tokens_per_step=_FAST_TOKENS.get(kind, _FAST_TOKENS["cpu"]))
+
+    @property
+    def num_moments(self) -> int:
+        """Numbers that the optimizer keeps for a weight."""
+        return 2 if self.setting("optimizer") == "adamw" else 1
 
     def setting(self, name: str) -> Any:
         """A value that the recipe may have set, and so is not None."""
@@ -213,6 +214,7 @@ def rate_at(step: int, arguments: PretrainingArguments) -> float:
         lowest = peak * COSINE_FLOOR if lowest is None else lowest
         return float(lowest + (peak - lowest) * (1 - math.cos(math.pi * left)) / 2)
     if not lowest:
+        # Rounded otherwise than the line below.
         return float(peak * (num_steps - step) / max(1, num_steps - start))
     return float(lowest + (peak - lowest) * left)
 
@@ -293,7 +295,6 @@ class LanguageModelArguments(PretrainingArguments):
     sides of a word."""
 
     def __post_init__(self) -> None:
-        """Raises UsageError as PretrainingArguments, and for initial weights from the corpus."""
         super().__post_init__()
         if self.initial_weights != "random":
             raise UsageError(

@@ -14,10 +14,7 @@ from tidybert.training.reports import TrainingResult
 def write_pretraining_card(
     run: Path, arguments: Mapping[str, Any], result: TrainingResult, config: BertConfig
 ) -> bool:
-    """Write README.md, unless the RUN has one of the user's; returns whether it did.
-
-    ``arguments`` is the content of arguments.json.
-    """
+    """Write README.md from arguments.json's content, unless the user wrote it; whether it did."""
     model, data = str(arguments["model"]), arguments["data"]
     is_causal = arguments["task"] == "train-lm"
     return write_card(

@@ -55,10 +55,9 @@ class ModelShape(Options):
 
     @property
     def given(self) -> dict[str, int]:
-        """The sizes that are given, by flag."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
-    def values(self) -> dict[str, int]:
+    def values(self) -> dict[str, Any]:
         """The sizes by the keys of config.json; heads and feed-forward follow the width."""
         found = self.given
         if self.hidden is not None:
@@ -75,14 +74,15 @@ class ModelShape(Options):
 
 def is_new(model: str | Path) -> bool:
     """Whether MODEL begins with new weights: a size, or a config.json."""
-    return is_size(model) or _is_config(model)
+    path = Path(model)
+    return is_size(model) or (path.suffix == ".json" and path.is_file())
 
 
 def new_config(model: str | Path, shape: ModelShape, vocab_size: int) -> BertConfig:
     """The configuration of a new model with the corpus's vocabulary."""
     if is_size(model):
         config = BertConfig.from_name(str(model), vocab_size=vocab_size)
-        return _reshaped(config, shape)
+        return replace(config, **shape.values())
     path = Path(model)
     if (path.parent / WEIGHTS_FILE).exists():
         raise UsageError(
@@ -97,26 +97,7 @@ def new_config(model: str | Path, shape: ModelShape, vocab_size: int) -> BertCon
             f"{model}: vocab_size is {config.vocab_size:,}, and the corpus has {vocab_size:,} "
             "tokens; write that number into the file, or build the corpus with that vocabulary"
         )
-    return _reshaped(config, shape)
-
-
-def _reshaped(config: BertConfig, shape: ModelShape) -> BertConfig:
-    changes: dict[str, Any] = dict(shape.values())
-    return replace(config, **changes)
-
-
-def refuse_shape(model: str | Path, shape: ModelShape) -> None:
-    """Raise UsageError for sizes beside a MODEL that has weights."""
-    for name, value in shape.given.items():
-        raise UsageError(
-            f"{param(name, value)} is for new weights, and {model} has weights; name a size such "
-            "as mini, or a config.json"
-        )
-
-
-def _is_config(model: str | Path) -> bool:
-    path = Path(model)
-    return path.suffix == ".json" and path.is_file()
+    return replace(config, **shape.values())
 
 
 CACHE_GB: Final = 200.0

@@ -55,7 +55,6 @@ _MODELS: Final[dict[str, type[PretrainingModel]]] = {"mlm": BertForMaskedLM, "lm
 
 
 def build_pretraining_model(objective: str) -> type[PretrainingModel]:
-    """The class that has the heads of an objective."""
     return _MODELS.get(objective, BertForPreTraining)
 
 
@@ -121,10 +120,7 @@ class HeldOut:
         return corpus
 
     def measure(self, model: nn.Module) -> dict[str, Any]:
-        """The loss, each part's loss and accuracy, and the perplexity of the words.
-
-        Of several corpora each one's losses and accuracies too, as ``mlm_loss/NAME``.
-        """
+        """Each part's loss and accuracy, their sum, the perplexity; also of each of the corpora."""
         longest = max(self._taken)
         apart = [self._measured(model, taken) for taken in self._taken[longest]]
         found = self._mean(apart)
@@ -152,7 +148,6 @@ class HeldOut:
         }
 
     def _measured(self, model: nn.Module, taken: StepBatches) -> dict[str, float]:
-        """Each part's loss and accuracy on one corpus."""
         sums = dict.fromkeys(taken.counts, 0.0)
         correct = dict.fromkeys(taken.counts, 0.0)
         # Not inference mode: what a sharded model gathers in it could not serve a backward.
@@ -237,16 +232,13 @@ def largest_micro_batch(
     trained = [each for each in model.parameters() if each.requires_grad]
     kept = _MOMENTS + (processes.size > 1)
 
-    def attempt(tokens: int) -> None:
-        held = [torch.empty(kept * each.numel(), device=device) for each in trained]
-        with autocast(device, mixed):
-            parts = loss(model, make_batch(tokens).to(device))
-        torch.stack([each.total for each in parts.values()]).sum().backward()  # type: ignore[no-untyped-call]
-        held.clear()
-
     def fits(tokens: int) -> bool:
+        held = []
         try:
-            attempt(int(_MARGIN * tokens))
+            held += [torch.empty(kept * each.numel(), device=device) for each in trained]
+            with autocast(device, mixed):
+                parts = loss(model, make_batch(int(_MARGIN * tokens)).to(device))
+            torch.stack([each.total for each in parts.values()]).sum().backward()  # type: ignore[no-untyped-call]
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -280,12 +272,6 @@ def _largest(fits: Callable[[int], bool], start: int, least: int, most: int) -> 
     return 0
 
 
-# Of the arguments, for the loop.
-_SETTINGS: Final = (
-    "eval_steps", "save_steps", "logging_steps", "save_minutes", "save_total_limit", "seed",
-    "max_grad_norm", "max_bad_steps", "preempt_seconds",
-)  # fmt: skip
-
 Take = Callable[[int, Any], StepBatches]
 """This process's share of a step, by its number and its position in the data."""
 
@@ -293,15 +279,9 @@ Take = Callable[[int, Any], StepBatches]
 class PretrainingObjective(Objective):
     """Steps of ``take``, on all processes.
 
-    Args:
-        model: already on its device, the same on every process.
-        take: see Take.
-        evaluate: the metrics of held-out text; the least "loss" decides which weights are the best.
-        first_position: where the data begin.
-        in_new_order: where they go on after a position if they come in a new order from there on.
-        mfu: the share of all devices' peak that a step reaches, by its number and tokens a second;
-            None where the peak is not known.
-        note: called with lines of text.
+    ``evaluate`` gives the metrics of held-out text, of which the least "loss" decides; ``mfu`` the
+    share of the peak by a step's number and tokens a second; ``in_new_order`` where data go on
+    after a position in another order.
     """
 
     advice = (
@@ -344,12 +324,12 @@ class PretrainingObjective(Objective):
         super().__init__(
             model,
             optimizer,
-            LoopSettings(
+            LoopSettings.of(
+                arguments,
                 num_steps=arguments.setting("max_steps"),
                 command=arguments.COMMAND,
                 writes_beside=True,
                 times_steps=True,
-                **{name: getattr(arguments, name) for name in _SETTINGS},
             ),
             trained=[each for each in model.parameters() if each.requires_grad],
             processes=processes,
@@ -365,15 +345,11 @@ class PretrainingObjective(Objective):
         return of_plan
 
     def learning_rate(self, step: int) -> float:
-        """The schedule's."""
         return rate_at(step, self.arguments)
 
     @contextmanager
     def at_work(self, state: TrainingState) -> Iterator[None]:
-        """Within the block a thread makes the next step's batches while a GPU computes.
-
-        A GPU would wait for them; a CPU has no core to spare for them.
-        """
+        """Within the block a thread makes a GPU's next batches; a CPU has no core to spare."""
         if self.device.type != "cuda":
             yield
             return
@@ -387,7 +363,6 @@ class PretrainingObjective(Objective):
             self._ahead = self._following = None
 
     def work(self, step: int, progress: Mapping[str, Any]) -> Work:
-        """This process's share of a step, with the counts of all processes."""
         position = progress["position"]
         if self._ahead is None:
             taken = self.take(step, position)
@@ -416,19 +391,15 @@ class PretrainingObjective(Objective):
         for number, batch in enumerate(taken.batches, start=1):
             is_last = number == len(taken.batches)
             with nullcontext() if is_last else self.processes.apart(self.shared):
-                parts = self._forward_backward(batch, taken.counts)
+                with autocast(self.device, self.is_mixed):
+                    parts = self.losses(batch.to(self.device))
+                # DDP and FSDP divide the sum of the gradients by the number of processes.
+                size = self.processes.size
+                scaled = [each.total * (size / taken.counts[n]) for n, each in parts.items()]
+                torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
             for name, each in parts.items():
                 sums[name] += torch.stack([each.total.detach(), each.correct])
         return self.processes.sum(torch.stack([*sums.values()])).flatten()
-
-    def _forward_backward(self, batch: MaskedRows, counts: dict[str, int]) -> dict[str, SummedLoss]:
-        """Add the gradient of one batch."""
-        with autocast(self.device, self.is_mixed):
-            parts = self.losses(batch.to(self.device))
-        # DDP and FSDP divide the sum of the gradients by the number of processes.
-        scaled = [each.total * (self.processes.size / counts[name]) for name, each in parts.items()]
-        torch.stack(scaled).sum().backward()  # type: ignore[no-untyped-call]
-        return parts
 
     def losses(self, batch: MaskedRows) -> dict[str, SummedLoss]:
         """The losses of a batch by their names, each summed over its predictions."""
@@ -455,26 +426,21 @@ class PretrainingObjective(Objective):
         )
 
     def evaluate(self) -> dict[str, Any]:
-        """The metrics of held-out text."""
         return self._evaluate(self.model)
 
     def is_other(self, step: int) -> bool:
-        """Whether longer sequences begin with a step."""
         return step == first_long_step(self.arguments)
 
     def in_new_order(self, progress: Mapping[str, Any]) -> dict[str, Any]:
-        """The beginning of an order of the documents that the run has not had."""
         return {"position": self._in_new_order(progress["position"])}
 
     def place(self, step: int, progress: Mapping[str, Any]) -> str:
-        """Where a step's instances begin, in words."""
         position = progress["position"]
         if len(position) == 4:
             return f"position {position} of the corpus (phase, epoch, group, instance)"
         return f"position {position} (phase; epoch, group, instance and tokens of each corpus)"
 
     def too_little_memory(self, step: int, work: Work) -> str:
-        """What to try where the step's batches need too much memory."""
         batches = work.batches.batches
         tokens = max(batch.rows.num_tokens for batch in batches)
         longest = max(batch.rows.max_seqlen for batch in batches)

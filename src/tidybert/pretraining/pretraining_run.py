@@ -30,9 +30,9 @@ from tidybert.modeling.kernels.dropout import keep_half_residual
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.batches.stream import PhasedStream
 from tidybert.pretraining.plan import PretrainingPlan
-from tidybert.pretraining.pretraining_arguments import PretrainingArguments, check_lengths
+from tidybert.pretraining.pretraining_arguments import check_lengths
 from tidybert.pretraining.pretraining_card import write_pretraining_card
-from tidybert.pretraining.pretraining_job import Data, PretrainingJob, is_new
+from tidybert.pretraining.pretraining_job import PretrainingJob, is_new
 from tidybert.pretraining.pretraining_objective import (
     HeldOut,
     PretrainingModel,
@@ -42,13 +42,7 @@ from tidybert.pretraining.pretraining_objective import (
 )
 from tidybert.pretraining.probes import read_probes, scores_of
 from tidybert.pretraining.start import build_model, start_from_corpus
-from tidybert.pretraining.throughput import (
-    Estimate,
-    Utilization,
-    estimate,
-    flops_per_token,
-    peak_flops,
-)
+from tidybert.pretraining.throughput import Utilization, estimate, flops_per_token, peak_flops
 from tidybert.pretraining.weighted_data import weighted_corpora
 from tidybert.storage.model_files import RECORD
 from tidybert.system.reporter import Reporter
@@ -58,7 +52,6 @@ from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS
 from tidybert.training.determinism import repeating, weights_drawn_with
 from tidybert.training.distributed import Processes, load_weights
 from tidybert.training.loop import TrainingLoop
-from tidybert.training.precision import is_mixed
 from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.runs.run_directory import (
@@ -152,10 +145,7 @@ def text_corpus(job: PretrainingJob, reporter: Reporter) -> Iterator[Path]:
 
 
 def tokenizer_of_words(data: str | Path) -> BertTokenizer:
-    """A lower-casing tokenizer whose vocabulary has each word of a text, and each character.
-
-    Raises UsageError for a text with more than MOST_WORDS different words.
-    """
+    """A lower-casing tokenizer of each word and each character of a text; UsageError for many."""
     counts = WordCounts(BasicTokenizer())
     for document in read_documents([data]):
         counts.add(document)
@@ -208,7 +198,12 @@ def run_pretraining(
         data = job.data
         if isinstance(job.instances, NextTokenOptions):
             data = stack.enter_context(text_corpus(job, reporter))
-        corpora = _corpora_in_turn(data, job.cache_gb, reporter, processes)
+        # The first process of each host copies the corpora of other machines.
+        if processes.local_rank:
+            processes.wait()
+        corpora = weighted_corpora(data, reporter, job.cache_gb)
+        if not processes.local_rank:
+            processes.wait()
         return _pretrain(job, corpora, reporter, processes, build_objective)
 
 
@@ -236,11 +231,14 @@ def _pretrain(
     unchanged = deepcopy(network) if from_corpus else None
     _require_room(job, network, plan)
     to_device(network, str(chosen))
-    _choose_how_layers_run(network, arguments)
+    if arguments.recipe == "fast":
+        keep_half_residual(network)
+    if arguments.checkpoint_activations:
+        checkpoint_activations(network.bert.layers)
     micro_batch = micro_batch_tokens(network, plan, chosen)
     stream = PhasedStream(plan, micro_batch)
     if not plan.is_causal:
-        reporter.tell(_estimate(plan, config, micro_batch, chosen).line())
+        reporter.tell(estimate(plan, config, micro_batch, chosen).line())
     if arguments.compile:
         compile_rows(network.bert.layers)
     used = _utilization(config, stream, plan, chosen)
@@ -283,7 +281,13 @@ def _pretrain(
     given = {"task": plan.task, **plan.to_dict(), **job.recorded_too}
     if not is_new(model):
         given["initial_weights"] = None
-    record = {**_record(plan, loop.state.changes, chosen, model), "measured_on": held_out.part}
+    record: dict[str, Any] = {
+        "num_steps": arguments.setting("max_steps"),
+        "processes": processes.size,
+        "changed_on_the_way": loop.state.changes,
+        **environment(chosen, model),
+        "measured_on": held_out.part,
+    }
     if processes.is_first:
         write_arguments(run, {**given, RECORD: record})
     result = loop.train()
@@ -295,30 +299,12 @@ def _pretrain(
         reporter.tell(f"{share:.1%} of the peak of {where}")
     if processes.is_first:
         record |= {"seconds": round(result.seconds, 3), "num_tokens": result.num_tokens}
-        _describe(run, {**given, RECORD: record}, result, config)
+        write_arguments(run, {**given, RECORD: record})
+        write_pretraining_card(run, {**given, RECORD: record}, result, config)
     _save(run, plan, network, config, result)
     if not job.keep_checkpoints and processes.is_first:
         remove_checkpoints(run)
     return result
-
-
-def _corpora_in_turn(
-    data: Data, cache_gb: float, reporter: Reporter, processes: Processes
-) -> tuple[TokenCorpus, Sequence[float]]:
-    """The corpora; the first process of each host copies those of other machines."""
-    if processes.local_rank:
-        processes.wait()
-        return weighted_corpora(data, reporter, cache_gb)
-    found = weighted_corpora(data, reporter, cache_gb)
-    processes.wait()
-    return found
-
-
-def _choose_how_layers_run(network: PretrainingModel, arguments: PretrainingArguments) -> None:
-    if arguments.recipe == "fast":
-        keep_half_residual(network)
-    if arguments.checkpoint_activations:
-        checkpoint_activations(network.bert.layers)
 
 
 def _verify(plan: PretrainingPlan) -> None:
@@ -343,59 +329,19 @@ def _verify(plan: PretrainingPlan) -> None:
     processes.wait()
 
 
-def _describe(
-    run: Path, arguments: Mapping[str, Any], result: TrainingResult, config: BertConfig
-) -> None:
-    """Write what a RUN tells of itself."""
-    write_arguments(run, arguments)
-    write_pretraining_card(run, arguments, result, config)
-
-
-def _record(
-    plan: PretrainingPlan, changes: Sequence[Any], device: torch.device, model: str | Path
-) -> dict[str, Any]:
-    """What arguments.json says of a run that begins, beside its arguments."""
-    return {
-        "num_steps": plan.arguments.setting("max_steps"),
-        "processes": plan.processes.size,
-        "changed_on_the_way": changes,
-        **environment(device, model),
-    }
-
-
 def _require_room(job: PretrainingJob, network: PretrainingModel, plan: PretrainingPlan) -> None:
     """Raise DiskError unless the disk has room for what the first process writes at least."""
     arguments = plan.arguments
     if not plan.processes.is_first:
         return
-    num_moments = 2 if arguments.setting("optimizer") == "adamw" else 1
     require_room_for_run(
         job.out,
         network,
-        moments=num_moments * trained_bytes(network),
+        moments=arguments.num_moments * trained_bytes(network),
         save_total_limit=arguments.save_total_limit,
         num_saves=max(1, arguments.setting("max_steps") // arguments.save_steps),
         keep_every=job.keep_every,
         keeps_best=True,
-    )
-
-
-def _estimate(
-    plan: PretrainingPlan, config: BertConfig, micro_batch: int, device: torch.device
-) -> Estimate:
-    """What the run takes, for the line before its start."""
-    arguments = plan.arguments
-    steps, tokens = arguments.setting("max_steps"), arguments.setting("tokens_per_step")
-    return estimate(
-        config,
-        num_tokens=steps * tokens,
-        sequence_length=plan.instances.max_seq_length,
-        predicted_share=plan.predicted_share,
-        micro_batch=min(micro_batch, tokens),
-        num_moments=2 if arguments.optimizer == "adamw" else 1,
-        device=device,
-        mixed=is_mixed(arguments.precision, device),
-        num_processes=plan.processes.size,
     )
 
 

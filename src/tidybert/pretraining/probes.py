@@ -5,6 +5,7 @@ fifth of the texts, and answer these; so every text counts, and none is answered
 has seen it.  The texts, the folds and the fit follow from the file alone.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,9 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from tidybert.data.batching import Batch, collate, cut_by_tokens
+from tidybert.data.batching import collate, cut_by_tokens
 from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, param
 from tidybert.modeling.architectures import encoder_of
@@ -50,7 +51,9 @@ class Probe:
                 [states[place] for place in fitted],
                 [self.features[place] for place in fitted],
                 self.num_labels,
-                _summed_loss,
+                lambda outputs, batch: nn.functional.cross_entropy(
+                    outputs, torch.tensor([one.label for one in batch.features]), reduction="sum"
+                ),
             )
             for place in np.flatnonzero(fold_of == fold).tolist():
                 outputs = probe.weight @ torch.from_numpy(states[place][0]) + probe.bias
@@ -78,13 +81,7 @@ class Probe:
         return found
 
 
-def _summed_loss(outputs: Tensor, batch: Batch) -> Tensor:
-    labels = torch.tensor([one.label for one in batch.features])
-    return nn.functional.cross_entropy(outputs, labels, reduction="sum")
-
-
 def read_probes(files: Sequence[str] | None, plan: PretrainingPlan) -> list[Probe]:
-    """The probes of some files."""
     found = [_read(path, plan) for path in files or ()]
     names = [each.name for each in found]
     for place, name in enumerate(names):
@@ -112,16 +109,12 @@ def _read(path: str, plan: PretrainingPlan) -> Probe:
     task = Classification.from_examples(texts)
     features = task.features(texts, plan.tokenizer(), plan.longest)
     task.add_labels(features, texts)
+    counts = Counter(one.label for one in features)
     plan.reporter.tell(
         f"probe {Path(path).stem}: {len(texts):,} of {len(examples):,} texts, {len(labels)} "
-        f"labels; the commonest one is right for {max(_shares(features)):.1%}"
+        f"labels; the commonest one is right for {max(counts.values()) / len(features):.1%}"
     )
     return Probe(Path(path).stem, features, len(labels), plan.arguments.precision)
-
-
-def _shares(features: Sequence[Features]) -> list[float]:
-    labels = [one.label for one in features]
-    return [labels.count(label) / len(labels) for label in set(labels)]
 
 
 def scores_of(probes: Sequence[Probe], model: nn.Module) -> dict[str, float]:

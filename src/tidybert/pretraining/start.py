@@ -20,7 +20,7 @@ from tidybert.modeling.encoder import BertLayer
 from tidybert.modeling.heads import CausalLM
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.plan import PretrainingPlan
-from tidybert.pretraining.pretraining_job import ModelShape, is_new, new_config, refuse_shape
+from tidybert.pretraining.pretraining_job import ModelShape, is_new, new_config
 from tidybert.pretraining.pretraining_objective import PretrainingModel, build_pretraining_model
 
 # Vectors of a corpus's tokens, counted from nearby tokens and not trained.
@@ -69,6 +69,8 @@ def token_vectors(
     frequent tokens, as many as the bound on memory allows: half of a vocabulary of 8,192.  With
     fewer than W contexts, the last columns are 0.
     """
+    from sklearn.utils.extmath import randomized_svd
+
     size = int(corpus.manifest.vocabulary["vocab_size"])
     pieces = [
         piece
@@ -85,17 +87,18 @@ def token_vectors(
     rank = min(width, len(contexts), int((counts > 0).sum()))
     vectors = np.zeros((size, width), np.float32)
     if rank:
-        vectors[:, :rank] = _decomposed(association, rank, seed)
+        # scikit-learn takes seeds of 32 bits.
+        left, values, _ = randomized_svd(
+            association, rank, n_iter=_ROUNDS, random_state=seed % 2**32
+        )
+        vectors[:, :rank] = left * np.sqrt(values)
         vectors[counts == 0] = 0.0
     spread = vectors[counts > 0].std() if rank else 0.0
     return TokenVectors(vectors / spread if spread else vectors, counts)
 
 
 def _selected(corpus: TokenCorpus, most_tokens: int) -> list[Ids]:
-    """The ids of windows of the corpus: all of it, or evenly spread over it.
-
-    A window may cross the ends of documents, which affects one pair in hundreds.
-    """
+    """Windows of the corpus, all of it or evenly spread; one may cross the end of a document."""
     number, size = -(-most_tokens // _WINDOW), corpus.num_tokens
     starts = np.arange(0, size, _WINDOW)
     if len(starts) > number:
@@ -146,18 +149,6 @@ def _association(found: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         found -= np.log(expected).astype(np.float32)
     found[~(found > 0)] = 0.0
     return found if total else np.zeros_like(found)
-
-
-def _decomposed(
-    association: npt.NDArray[np.float32], rank: int, seed: int
-) -> npt.NDArray[np.float32]:
-    from sklearn.utils.extmath import randomized_svd
-
-    # scikit-learn takes seeds of 32 bits.
-    seed %= 2**32
-    left, values, _ = randomized_svd(association, rank, n_iter=_ROUNDS, random_state=seed)
-    vectors: npt.NDArray[np.float32] = (left * np.sqrt(values)).astype(np.float32)
-    return vectors
 
 
 # Attention heads that look at a token's neighbours from the first step on.
@@ -237,7 +228,11 @@ def build_model(
             f"{model}: random weights, {config.num_parameters / 1e6:.1f} M parameters"
         )
         return network, config
-    refuse_shape(model, shape)
+    for name, value in shape.given.items():
+        raise UsageError(
+            f"{param(name, value)} is for new weights, and {model} has weights; name a size such "
+            "as mini, or a config.json"
+        )
     directory = ModelDirectory.open(model)
     directory.require_bert()
     if directory.tokenizer.vocabulary.sha256 != vocabulary["sha256"]:
@@ -279,10 +274,7 @@ def _language_model(
 
 
 def start_from_corpus(network: PretrainingModel, plan: PretrainingPlan) -> None:
-    """Overwrite what the corpus already shows: like words, their frequencies, and neighbours.
-
-    The network must be on the CPU.
-    """
+    """Overwrite what the corpus shows: like words, frequencies, neighbours.  For the CPU."""
     assert not isinstance(network, CausalLM)
     embeddings = network.bert.embeddings.word_embeddings.weight
     found = token_vectors(

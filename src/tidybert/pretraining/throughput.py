@@ -8,6 +8,8 @@ from typing import Final
 import torch
 
 from tidybert.configuration import BertConfig
+from tidybert.pretraining.plan import PretrainingPlan
+from tidybert.training.precision import is_mixed
 
 # Dense operations a second in bfloat16 and in float32 (without TF32), as NVIDIA states them; the
 # first name that fits counts.
@@ -38,10 +40,7 @@ def flops_per_token(config: BertConfig, sequence_length: float, masked_share: fl
 
 
 def peak_flops(device: torch.device, *, mixed: bool = True) -> float | None:
-    """A CUDA device's operations a second; None for unknown ones, and for a CPU.
-
-    ``mixed``: in bfloat16, else in float32.
-    """
+    """A CUDA device's operations a second, in bfloat16 or not ``mixed``; None where unknown."""
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
@@ -108,27 +107,20 @@ class Estimate:
 
 
 def estimate(
-    config: BertConfig,
-    *,
-    num_tokens: int,
-    sequence_length: float,
-    predicted_share: float,
-    micro_batch: int,
-    num_moments: int,
-    device: torch.device,
-    mixed: bool,
-    num_processes: int,
+    plan: PretrainingPlan, config: BertConfig, micro_batch: int, device: torch.device
 ) -> Estimate:
-    """What a run takes, roughly: a formula, and the rate of one product on the device.
-
-    micro_batch: tokens at once.  num_moments: numbers that the optimizer keeps for a weight.
-    """
-    weights = _BYTES * (2 + num_moments) * config.num_parameters
-    width = 2 if mixed else 4
-    kept = micro_batch * config.num_hidden_layers * config.hidden_size * _KEPT * width / 2
-    flops = flops_per_token(config, sequence_length, predicted_share) * num_tokens
+    """What a run takes, roughly: a formula, and the rate of one product on the device."""
+    arguments = plan.arguments
+    tokens_per_step: int = arguments.setting("tokens_per_step")
+    num_tokens = arguments.setting("max_steps") * tokens_per_step
+    mixed = is_mixed(arguments.precision, device)
+    weights = _BYTES * (2 + arguments.num_moments) * config.num_parameters
+    at_once, width = min(micro_batch, tokens_per_step), 2 if mixed else 4
+    kept = at_once * config.num_hidden_layers * config.hidden_size * _KEPT * width / 2
+    length = plan.instances.max_seq_length
+    flops = flops_per_token(config, length, plan.predicted_share) * num_tokens
     rate = peak_flops(device, mixed=mixed) or _measured_rate(device, config.hidden_size)
-    seconds = flops / (_SHARE_OF_RATE * rate * num_processes)
+    seconds = flops / (_SHARE_OF_RATE * rate * plan.processes.size)
     return Estimate(config.num_parameters, weights + kept, seconds, num_tokens)
 
 

@@ -14,12 +14,7 @@ from tidybert.system.reporter import Reporter
 def weighted_corpora(
     data: Data, reporter: Reporter, cache_gb: float = CACHE_GB
 ) -> tuple[TokenCorpus, tuple[float, ...]]:
-    """The corpora as one, and the share of the tokens that each has.
-
-    A corpus is a directory, and may have a weight: ``books:0.5``; without one its weight is 1.
-    A URL that fsspec reads is copied to this machine first, see ``copied_corpus``.  ``note`` is
-    called with what may surprise.
-    """
+    """The corpora as one, and the share of the tokens of each: books:0.5, or a weight of 1."""
     given = [data] if isinstance(data, str | Path) else list(data)
     if not given:
         raise UsageError(f"{param('data')}: name a directory that build-corpus wrote")

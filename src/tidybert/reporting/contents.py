@@ -69,10 +69,7 @@ def calibration(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def coverage(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Accuracy of the surest answers, for each share of them from FEWEST_ANSWERED on.
-
-    None without confidence, or with fewer examples.
-    """
+    """Accuracy of the surest answers by their share; None for fewer than FEWEST_ANSWERED."""
     confidence, correct = _answered(evaluation)
     if len(confidence) < FEWEST_ANSWERED:
         return None
@@ -100,11 +97,7 @@ def coverage(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def lengths(evaluation: Evaluation) -> list[dict[str, Any]] | None:
-    """Examples by number of tokens, in groups of about equal size; None for a single group.
-
-    A group has from, to, count, and the mean, low and high of accuracy, or of the absolute error
-    of scores.
-    """
+    """Examples by number of tokens, in groups of about equal size; None for a single group."""
     tokens = np.array([one.num_tokens for one in evaluation.judgements])
     count = min(MAX_GROUPS, len(tokens) // FEWEST_IN_GROUP)
     if count < 2:
@@ -151,10 +144,7 @@ def scores(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def similarities(searches: Sequence["Search"]) -> dict[str, Any] | None:
-    """Cosines of queries with the nearest right and the nearest wrong text; None without searches.
-
-    ``false_friends`` are wrong texts that are nearer than the right one, the farthest ahead first.
-    """
+    """Cosines of queries with the nearest right and wrong text, and the wrong ones that lead."""
     if not searches:
         return None
     scores = np.array([[one.right_score, one.wrong_score] for one in searches])
@@ -233,7 +223,6 @@ def surest_errors(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def largest_errors(evaluation: Evaluation) -> dict[str, Any]:
-    """The scores that are the farthest from the true ones."""
     errors = [float(one.predicted) - float(one.expected) for one in evaluation.judgements]
     order = np.argsort(-np.abs(errors), kind="stable")[:SHOWN_EXAMPLES]
     return {
@@ -245,10 +234,7 @@ def largest_errors(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def uncertain(evaluation: Evaluation) -> dict[str, Any] | None:
-    """The closest calls: the lowest margins of the likeliest class over the next one.
-
-    Without probabilities of classes they are the lowest confidences; None without confidence.
-    """
+    """The closest calls, by the margin of the likeliest class, or by confidence; None without."""
     judgements, p = evaluation.judgements, evaluation.probabilities
     if p is not None and evaluation.label_names is not None and p.shape[1] > 1:
         order = np.argsort(-p, axis=1, kind="stable")[:, :2]
@@ -272,11 +258,7 @@ def uncertain(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def suspected(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Labels that may be wrong, as a check ranks them; None where an answer is not a class.
-
-    ``reliable`` says whether the model is right often enough for most of them to be errors of the
-    labels and not its own.
-    """
+    """Labels that may be wrong; ``reliable``: the model is right often enough to be believed."""
     names: Sequence[str] | None = evaluation.label_names
     p = evaluation.probabilities
     if p is None or names is None:
@@ -312,7 +294,7 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
     """The contents of report.json; a part that makes no sense for the task is None."""
     baseline = _baseline(evaluation)
     metrics = _metrics(evaluation, baseline["metrics"] if baseline else {})
-    of_scores = evaluation.of_scores
+    of_scores, drawn = evaluation.of_scores, evaluation.intervals
     return {
         "report_version": REPORT_VERSION,
         "tidybert_version": version("tidybert"),
@@ -329,7 +311,13 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
         "metrics": metrics,
         "baseline": baseline,
         "correctness": None if of_scores else evaluation.correctness,
-        "bootstrap": _bootstrap(evaluation),
+        "bootstrap": drawn
+        and {
+            "method": "percentile",
+            "level": drawn.level,
+            "num_resamples": drawn.num_resamples,
+            "seed": drawn.seed,
+        },
         "notes": _notes(evaluation, metrics),
         "tables": _tables(evaluation),
         "confusion": _confusion(evaluation),
@@ -346,10 +334,7 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _baseline(evaluation: Evaluation) -> dict[str, Any] | None:
-    """The metrics of the answer that is right most often, given to every example.
-
-    None where an answer is not a class.
-    """
+    """The metrics of the commonest class, given to every example; None without classes."""
     names = evaluation.label_names
     if evaluation.probabilities is None or names is None:
         return None
@@ -387,20 +372,7 @@ def _metrics(evaluation: Evaluation, baseline: dict[str, float]) -> dict[str, di
     }
 
 
-def _bootstrap(evaluation: Evaluation) -> dict[str, Any] | None:
-    drawn = evaluation.intervals
-    if drawn is None:
-        return None
-    return {
-        "method": "percentile",
-        "level": drawn.level,
-        "num_resamples": drawn.num_resamples,
-        "seed": drawn.seed,
-    }
-
-
 def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[str]:
-    """Notes to read before the figures."""
     notes = []
     count, cut, windowed, windows = (evaluation.metrics[key] for key in _COUNTS)
     if cut:

@@ -121,7 +121,6 @@ class Picture:
 
 
 def picture_style() -> str:
-    """The style of all pictures."""
     return (resources.files("tidybert") / "resources/report/picture.css").read_text("utf-8")
 
 
@@ -143,12 +142,10 @@ def text(
 
 
 def straight(class_: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
-    """A straight line from one place to another."""
     return element('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>', *(class_, x1, y1, x2, y2))
 
 
 def moved(x: float, y: float, *body: Markup) -> Markup:
-    """Parts of a picture at another place."""
     return element('<g transform="translate({} {})">{}</g>', x, y, Markup().join(body))
 
 
@@ -203,10 +200,7 @@ def percent(value: float) -> str:
 
 @dataclass(frozen=True)
 class Frame:
-    """A rectangle whose places are named by two ranges of numbers, with room on each side.
-
-    A range may fall.
-    """
+    """A rectangle whose places are named by two ranges of numbers, one of which may fall."""
 
     x: Range
     y: Range
@@ -218,7 +212,6 @@ class Frame:
     bottom: float = 44.0
 
     def picture(self, name: str, title: str, description: str, *body: Markup) -> Markup:
-        """A picture of the frame's size for a page."""
         return Picture(name, title, description, self.width, self.height, body).inline
 
     def at_x(self, value: float) -> float:
@@ -263,7 +256,6 @@ class Frame:
         return Markup().join(drawn)
 
     def line(self, points: Iterable[tuple[float, float]], class_: str = "line") -> Markup:
-        """A line through the points."""
         path = " ".join(f"{self.at_x(x):.1f},{self.at_y(y):.1f}" for x, y in points)
         return element('<polyline points="{}" class="{}"/>', path, class_)
 
@@ -323,7 +315,6 @@ class CellTable:
 
     @property
     def corner(self) -> tuple[float, float]:
-        """Where the first cell begins."""
         room = room_for(self.names, small=self.small)
         return room + 26, 40.0 if self.flat else room + 22
 

@@ -121,7 +121,6 @@ def token_range(group: Entry) -> str:
 
 
 def scatter(points: Sequence[Sequence[float]]) -> Markup:
-    """Predicted scores over the true ones."""
     both = around(value for point in points for value in point)
     frame = Frame(both, both, height=420)
     return frame.picture(
@@ -135,7 +134,6 @@ def scatter(points: Sequence[Sequence[float]]) -> Markup:
 
 
 def residuals(edges: Sequence[float], counts: Sequence[int]) -> Markup:
-    """How many predictions are off by how much."""
     frame = Frame((edges[0], edges[-1]), (0, max(counts) * 1.05))
     return frame.picture(
         "residuals",

@@ -41,7 +41,6 @@ _FACTS: Final = {
 
 
 def report_page(contents: Mapping[str, Any]) -> str:
-    """The page of ``report_contents`` or a report.json."""
     return rendered("page.html.j2", contents=contents)
 
 
@@ -92,7 +91,6 @@ def number(value: float) -> str:
 
 
 def share(value: float) -> str:
-    """A share in percent."""
     return f"{100 * value:.1f} %"
 
 
@@ -104,10 +102,7 @@ def between(group: Row) -> str:
 
 
 def beginning(text: str, longest: int) -> str:
-    """The text, or the beginning of a longer one and an ellipsis.
-
-    The cut is at a space, if there is one in the second half.
-    """
+    """The text, or the beginning of a longer one, cut at a space of its second half."""
     if len(text) <= longest:
         return text
     start = text[:longest]
@@ -136,7 +131,6 @@ def columns(rows: Iterable[Row]) -> list[str]:
 
 
 def last_part(path: str) -> str:
-    """The name of a file or directory."""
     return Path(path).name or path
 
 
@@ -157,7 +151,6 @@ def main_metrics(contents: Row) -> list[str]:
 
 
 def cells(row: Row, keys: Sequence[str]) -> list[Any]:
-    """The value under each key, or None."""
     return [row.get(key) for key in keys]
 
 
@@ -181,15 +174,11 @@ HTML_FILE: Final = "check.html"
 
 
 def check_page(contents: Mapping[str, Any]) -> str:
-    """The page of the contents of a check, see docs/check.md."""
     return rendered("check.html.j2", contents=contents, shown=SHOWN)
 
 
 def write_check(contents: Mapping[str, Any], directory: Path) -> Path:
-    """Write the files of a check into a new directory; returns the path of the page.
-
-    Raises DiskError where it cannot be written.
-    """
+    """Write the files of a check into a new directory; returns the path of the page."""
     text = json.dumps(contents, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
     with atomic_directory(directory) as aside:
         atomic_write_text(aside / HTML_FILE, check_page(contents))

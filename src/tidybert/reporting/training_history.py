@@ -23,12 +23,9 @@ _MAX_LINE_POINTS: Final = 400
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """The logged numbers, in the order of the steps.
+    """The logged numbers, in the order of the steps: figures or metrics beside their ``step``.
 
-    Args:
-        steps: the number of each step, and its figures by name.
-        evaluations: the step of each evaluation, and its metrics by name.
-        skipped: the steps whose data were passed over.
+    skipped: the steps whose data were passed over.
     """
 
     steps: list[dict[str, float]]

@@ -23,11 +23,7 @@ HTML_FILE: Final = "report.html"
 
 
 def check_report_directory(directory: Path) -> None:
-    """Raise UsageError where a report cannot be written.
-
-    The directory may be a file, may contain files of another program, or may be in a folder
-    without write permission.
-    """
+    """Raise UsageError for a file, another program's directory, or a place without permission."""
     if not directory.exists():
         folder = next(each for each in directory.absolute().parents if each.exists())
         if not (folder.is_dir() and os.access(folder, os.W_OK)):

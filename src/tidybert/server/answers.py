@@ -89,7 +89,6 @@ def native_shape(refusal: Refusal) -> tuple[int, Error]:
 
 
 def refused(refusal: Refusal, shape: Shape = native_shape) -> JsonAnswer:
-    """The response for a Refusal."""
     # OpenAI's client asks again if this says so, whatever the status is.
     headers = {"x-should-retry": "false" if refusal.retry_after is None else "true"}
     if refusal.retry_after is not None:

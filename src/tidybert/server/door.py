@@ -31,14 +31,15 @@ from tidybert.server.settings import LOOPBACK, ServerSettings
 class HostCheck:
     """What the headers Host and Origin of a request may say.
 
-    A server on a loopback address answers to the names of loopback and ``allowed_hosts``, any other
-    server to every name, unless there are ``allowed_hosts``.  Where no key protects it, a browser's
-    POST must come from the server's own pages or from ``allowed_hosts``.  A Unix socket is behind a
+    A server on a loopback address answers to the names of loopback and ``allowed_host``, any other
+    server to every name, unless there is ``allowed_host``.  Where no key protects it, a browser's
+    POST must come from the server's own pages or from ``allowed_host``.  A Unix socket is behind a
     proxy, which checks both.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._allowed = settings.allowed_hosts
+        # Further names that clients may call it by.
+        self._allowed = tuple((settings.allowed_host or "").lower().replace(",", " ").split())
         is_limited = settings.is_local or self._allowed
         self._hosts = (*LOOPBACK, settings.host.lower(), *self._allowed) if is_limited else None
         self._checks_origin = not settings.keys and settings.unix_socket is None
@@ -81,7 +82,6 @@ _CLIENT: Final = "tidybert.client"
 
 
 def engine_of(request: Request) -> Engine:
-    """The engine of the app that received a request."""
     found: Engine = request.app.state.engine
     return found
 
@@ -93,11 +93,7 @@ def client_of(request: Request) -> str:
 
 
 class Door:
-    """The outermost part of the app.
-
-    ``shape_of`` says how a path's protocol writes a Refusal, ``is_open`` whether a method and a
-    path need no key.
-    """
+    """The outermost part of the app: ``shape_of`` a path's refusals; ``is_open`` without a key."""
 
     def __init__(
         self,
@@ -116,7 +112,6 @@ class Door:
         self._keys = [hashlib.sha256(key.encode()).digest() for key in engine.settings.keys]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the app's life."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

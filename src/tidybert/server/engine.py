@@ -47,8 +47,7 @@ _BATCH_TOKENS: Final = {"cpu": 1024, "cuda": 16_384}
 class Engine:
     """The models of a server, the queue, and the threads that compute.
 
-    ``parent`` is the process whose worker this is, if there are several.  ``open`` loads the
-    models; ``start`` begins the threads; both before the first request.
+    ``parent``: the process whose worker this is.  Call ``open`` and ``start`` before requests.
     """
 
     def __init__(self, settings: ServerSettings, parent: int | None = None) -> None:
@@ -77,15 +76,11 @@ class Engine:
         self.stages.start()
 
     def close(self) -> None:
-        """Compute what waits, then end the threads."""
         self.is_ready = False
         self.stages.close()
 
     async def reload(self) -> bool:
-        """Open all models again; False, a line in the log and the old models if that fails.
-
-        Requests that have begun end with the old ones.
-        """
+        """Open all models again, for requests to come; False and the old ones if that fails."""
         loop = asyncio.get_running_loop()
         try:
             self.models = await loop.run_in_executor(None, open_models, self.settings)
@@ -349,7 +344,6 @@ class AskedModel:
         return [predictor.answer(*each) for each in zip(features, outputs, strict=True)]
 
     def tokenize(self, text: str, add_special_tokens: bool = True) -> Encoding:
-        """The tokens of a text, with their places."""
         with as_refusals("inputs"), self.engine.stages.tokenizers:
             return self.model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
@@ -366,6 +360,5 @@ class AskedModel:
             return await self.engine.stages.tokenise(num_characters(texts), encoded)
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        """Readable text of ids."""
         refuse_unknown_ids(self.model, ids, "ids")
         return self.model.tokenizer.decode(ids, skip_special_tokens)

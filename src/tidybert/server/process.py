@@ -135,7 +135,6 @@ def listening_on(settings: ServerSettings) -> socket.socket:
 async def _answer_alone(
     engine: Engine, bound: socket.socket, ready: Callable[[Mapping[str, ServedModel]], None]
 ) -> None:
-    """The life of the only process."""
     server = http_server(make_app(engine), engine.settings)
     loop = asyncio.get_running_loop()
     engine.start()
@@ -214,7 +213,6 @@ def http_server(app: FastAPI, settings: ServerSettings) -> uvicorn.Server:
 
 
 def end_on_signals(server: uvicorn.Server) -> None:
-    """Have SIGTERM and Ctrl-C end the server."""
 
     def end() -> None:
         server.should_exit = True
@@ -355,7 +353,6 @@ class _Crew:
         self._workers[number], self._begun[number] = process, time.monotonic()
 
     def _work(self, parent: int) -> None:
-        """The life of a worker."""
         os.close(self._life[1])
         signal.set_wakeup_fd(-1)
         gc.freeze()
@@ -411,7 +408,6 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         at = datetime.fromtimestamp(record.created, UTC)
         entry: dict[str, Any] = {
             "time": at.isoformat(timespec="milliseconds"),

@@ -37,11 +37,7 @@ GENERATE, SEARCH = "generate", "search"
 
 @dataclass(frozen=True, eq=False)
 class ModelLane:
-    """A model and one of its heads: inputs of one lane share batches.
-
-    ``outputs`` gives the rows of a batch, ``num_rows`` how many of them belong to one of the
-    features.
-    """
+    """A model and one of its heads, which share batches; ``num_rows`` of a batch a feature."""
 
     outputs: Callable[[Batch], Tensor]
     num_rows: Callable[[Features], int]

@@ -67,11 +67,6 @@ class ServerSettings(PrecisionOption, BatchOption, DeviceOption, PickleOption):
     keys: tuple[str, ...] = field(default=(), repr=False)
 
     @property
-    def allowed_hosts(self) -> tuple[str, ...]:
-        """The further names, in small letters, that clients may call it by."""
-        return tuple((self.allowed_host or "").lower().replace(",", " ").split())
-
-    @property
     def is_local(self) -> bool:
         """Whether it listens on a loopback address."""
         return self.host in LOOPBACK and self.unix_socket is None

@@ -43,11 +43,7 @@ class Lane(Protocol):
 
 
 class Job:
-    """The features of one request, and their outputs as they come.
-
-    ``finish`` is called once, from the thread that computes, when ``outputs`` is whole or ``error``
-    is set.
-    """
+    """The features of one request; ``finish`` is called once, when outputs are whole or failed."""
 
     def __init__(
         self, lane: Lane, client: str, features: Sequence[Features], finish: Callable[[], None]
@@ -60,7 +56,6 @@ class Job:
         self._lock = threading.Lock()
 
     def give(self, number: int, rows: Rows) -> None:
-        """Keep the rows of one of the features."""
         with self._lock:
             self.outputs[number] = rows
             self._left -= 1
@@ -169,10 +164,7 @@ class WorkQueue:
                 del self._lines[job.client]
 
     def take(self) -> Taken | None:
-        """Wait for work and take a batch; None once the queue is closed and empty.
-
-        Whoever takes a batch calls ``done`` after it.
-        """
+        """Wait for a batch, after which ``done`` is called; None once it is closed and empty."""
         with self._ready:
             while not self._lines:
                 if self._is_closed:
@@ -187,7 +179,6 @@ class WorkQueue:
             return Taken(pieces, tokens, self._busy == 1 and not self._lines)
 
     def done(self, tokens: int, seconds: float) -> None:
-        """Count a batch that was taken."""
         with self._ready:
             self._busy -= 1
             rate = tokens / max(seconds, 1e-6)
@@ -267,13 +258,11 @@ class Meters:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage."""
         begun = perf_counter()
         yield
         self.observe(name, perf_counter() - begun)
 
     def observe(self, name: str, seconds: float) -> None:
-        """Count the seconds of a stage."""
         self._stages[name].observe(seconds)
         self._measure_queue()
 
@@ -306,51 +295,6 @@ def share(folder: str) -> None:
     values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
 
 
-# Threads that compute: each takes what waits, runs it as one batch, and hands each row back.
-
-
-class BatchThreads:
-    """Threads with one core each; a thread that is alone computes on all cores."""
-
-    def __init__(self, queue: WorkQueue, meters: Meters, num_threads: int) -> None:
-        self._queue, self._meters, self._num_cores = queue, meters, num_threads
-        self._all_begun = threading.Barrier(num_threads + 1)
-        self._threads = [
-            threading.Thread(target=self._work, name=f"tidybert-{number}", daemon=True)
-            for number in range(num_threads)
-        ]
-
-    def start(self) -> None:
-        """Begin; PyTorch's number of threads in this thread stays as it is."""
-        keep_freed_memory()
-        before = torch.get_num_threads()
-        for each in self._threads:
-            each.start()
-        self._all_begun.wait()
-        # Threads that others start later begin with the number set last.
-        torch.set_num_threads(before)
-
-    def join(self) -> None:
-        """Wait for the threads; the queue must be closed."""
-        for each in self._threads:
-            each.join()
-
-    def _work(self) -> None:
-        # Without this call a new thread's first operation takes the number set last anywhere.
-        torch.get_num_threads()
-        torch.set_num_threads(1)
-        self._all_begun.wait()
-        while (taken := self._queue.take()) is not None:
-            begun = perf_counter()
-            try:
-                torch.set_num_threads(self._num_cores if taken.is_alone else 1)
-                _compute(taken)
-            finally:
-                seconds = perf_counter() - begun
-                self._queue.done(taken.tokens, seconds)
-            self._meters.batch(taken, seconds)
-
-
 def _compute(taken: Taken) -> None:
     """Give each piece its rows, or its job the error; a bad input fails no other request."""
     lane = taken.pieces[0].job.lane
@@ -381,29 +325,56 @@ T = TypeVar("T")
 
 
 class Stages:
-    """The threads of a server, and the work that requests give them."""
+    """The threads of a server, and the work that requests give them.
+
+    A thread for each core takes what waits and runs it as one batch; one that is alone computes on
+    all cores.
+    """
 
     def __init__(self, queue: WorkQueue, meters: Meters, num_threads: int) -> None:
-        self._queue, self._meters = queue, meters
-        self._threads = BatchThreads(queue, meters, num_threads)
+        self._queue, self._meters, self._num_cores = queue, meters, num_threads
+        self._all_begun = threading.Barrier(num_threads + 1)
+        self._threads = [
+            threading.Thread(target=self._work, name=f"tidybert-{number}", daemon=True)
+            for number in range(num_threads)
+        ]
         self._aside = ThreadPoolExecutor(1, "tidybert-texts")
         #: One thread at a time uses the tokenizers.
         self.tokenizers = threading.Lock()
 
     def start(self) -> None:
-        self._threads.start()
+        """Begin; PyTorch's number of threads in this thread stays as it is."""
+        keep_freed_memory()
+        before = torch.get_num_threads()
+        for each in self._threads:
+            each.start()
+        self._all_begun.wait()
+        # Threads that others start later begin with the number set last.
+        torch.set_num_threads(before)
 
     def close(self) -> None:
-        """Compute what waits, then end the threads."""
         self._queue.close()
-        self._threads.join()
+        for each in self._threads:
+            each.join()
         self._aside.shutdown(cancel_futures=True)
 
-    async def tokenise(self, size: int, work: Callable[..., T], *given: Any) -> T:
-        """Work with a tokenizer: at once if it is short and the tokenizers are free.
+    def _work(self) -> None:
+        # Without this call a new thread's first operation takes the number set last anywhere.
+        torch.get_num_threads()
+        torch.set_num_threads(1)
+        self._all_begun.wait()
+        while (taken := self._queue.take()) is not None:
+            begun = perf_counter()
+            try:
+                torch.set_num_threads(self._num_cores if taken.is_alone else 1)
+                _compute(taken)
+            finally:
+                seconds = perf_counter() - begun
+                self._queue.done(taken.tokens, seconds)
+            self._meters.batch(taken, seconds)
 
-        ``size`` is about how many characters there are, see ``num_characters``.
-        """
+    async def tokenise(self, size: int, work: Callable[..., T], *given: Any) -> T:
+        """Work with a tokenizer on ``size`` characters: at once if short and free, or aside."""
         with self._meters.stage("tokenise"):
             if size <= _FEW_CHARACTERS and self.tokenizers.acquire(blocking=False):
                 try:

@@ -78,10 +78,7 @@ def atomic_write_text(target: str | Path, text: str) -> None:
 
 
 def atomic_write_json(target: str | Path, content: Any, lock: OutputLock | None = None) -> None:
-    """Write ``content`` like ``atomic_write_bytes``, as indented JSON in ASCII.
-
-    A number that is not finite becomes null.
-    """
+    """Write ``content`` like ``atomic_write_bytes``, as indented JSON in ASCII, NaN as null."""
     # In ASCII: a path that is not UTF-8 is a string that has no UTF-8 either.
     text = json.dumps(plain_json(content), indent=2, allow_nan=False) + "\n"
     atomic_write_bytes(target, text.encode("ascii"), lock)
@@ -156,10 +153,7 @@ def _filled(partial: Path) -> Iterator[Path]:
 
 
 def append_text(path: str | Path, text: str) -> None:
-    """Add ``text`` to the end of a file, which is made if it is not there: all of it, or nothing.
-
-    A kill may leave a part of it.
-    """
+    """Add ``text`` to the end of a file, which may be new: all or nothing, but for a kill."""
     with writing(path):
         descriptor = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:

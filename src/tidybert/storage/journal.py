@@ -41,12 +41,8 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 class Journal(Generic[Record]):
     """A file that is replaced when more is done.
 
-    Args:
-        kind: the type of its record.
-        way_out: what to do if it is damaged: "remove DIR and build the corpus again"; "" where the
-            caller says it.
-        error: the class of the error for a damaged file.
-        has_checksum: whether it is written with one; a file without one is read too.
+    ``way_out`` says what to do if it is damaged: "remove DIR and build the corpus again".  A file
+    without a checksum is read too.
     """
 
     path: Path
@@ -57,10 +53,7 @@ class Journal(Generic[Record]):
     has_checksum: bool = True
 
     def read(self) -> Record:
-        """What was written last.
-
-        Raises the class ``error`` for a file that is damaged or cannot be read, and LimitError.
-        """
+        """What was written last; raises ``error`` for a damaged file, and LimitError."""
         return self.decoded(self.content())
 
     def content(self) -> dict[str, Any]:
@@ -87,10 +80,7 @@ class Journal(Generic[Record]):
 
 @dataclass(frozen=True)
 class Log(Generic[Record]):
-    """A file of lines: settings, and a record for each thing that is done.
-
-    ``kind`` and ``way_out`` are as for ``Journal``.
-    """
+    """A file of lines: settings, and a record for each thing that is done; see ``Journal``."""
 
     path: Path
     kind: type[Record]
@@ -98,10 +88,7 @@ class Log(Generic[Record]):
     limit: Limit
 
     def begin(self, settings: Mapping[str, Any], subject: str, way: str) -> list[Record]:
-        """What is done, where the file is there; else begin it.
-
-        Raises UsageError for other settings, see ``check_settings``, and DataError for damage.
-        """
+        """What is done, where the file is there, or begin it.  Raises UsageError and DataError."""
         if not self.path.exists():
             atomic_write_text(self.path, _line(settings))
             return []
@@ -117,7 +104,6 @@ class Log(Generic[Record]):
         return done
 
     def add(self, done: Iterable[Record]) -> None:
-        """Note what is done."""
         append_text(self.path, "".join(_line(_plain(each)) for each in done))
 
 
@@ -141,10 +127,7 @@ def _plain(record: msgspec.Struct) -> dict[str, Any]:
 
 
 def is_begun(directory: Path, names: Sequence[str], what: str) -> bool:
-    """Whether an output was begun in a directory, which is made: one of these files is there.
-
-    Raises UsageError, which says ``what`` was not begun, where the directory holds other things.
-    """
+    """Whether an output was begun in a directory, which is made; UsageError for other things."""
     make_directory(directory)
     if any((directory / name).exists() for name in names):
         return True
@@ -159,10 +142,9 @@ def is_begun(directory: Path, names: Sequence[str], what: str) -> bool:
 def check_settings(
     before: Mapping[str, Any], now: Mapping[str, Any], subject: str, way: str
 ) -> None:
-    """Raise UsageError for a setting of ``now`` that was another one.
+    """Raise UsageError that names each setting of ``now`` that was another one, with both values.
 
-    The message names each with both values.  ``subject`` begins it: "the trials in F were run";
-    ``way`` says what to do: "continue with the same, or give a new --out".
+    ``subject`` begins it: "the trials in F were run"; ``way`` says what to do.
     """
     lines = differences(before, now)
     if lines:

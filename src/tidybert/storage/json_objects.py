@@ -29,15 +29,7 @@ def read_json_object(
     error: Failure = ConfigError,
     where: object = None,
 ) -> dict[str, Any]:
-    """The JSON object in an untrusted file.
-
-    ``where`` begins the message about its content; None for the path.
-
-    Raises:
-        TidyBertError: of the class ``error``: the file cannot be read, is not UTF-8, or not a JSON
-            object, or as ``parse_json``.
-        LimitError: the file is larger than ``limit``, or nested deeper than JSON_DEPTH.
-    """
+    """The JSON object in an untrusted file; ``where`` begins the message about its content."""
     where = path if where is None else where
     value = parse_json(read_text(path, limit, error=error), where, error=error)
     if not isinstance(value, dict):
@@ -48,10 +40,7 @@ def read_json_object(
 def read_json_lines(
     path: str | Path, limit: Limit = LOG_BYTES, *, error: Failure = ConfigError
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """The lines of an untrusted file, each with its JSON object; None where it holds none.
-
-    Passes over blank lines.  Raises as ``read_bytes``.
-    """
+    """The lines of an untrusted file but blank ones, each with its JSON object, or None."""
     for number, raw in enumerate(read_bytes(path, limit, error=error).split(b"\n"), start=1):
         line = raw.decode(errors="replace")
         if line.strip():
@@ -65,10 +54,8 @@ def read_json_lines(
 def parse_json(text: str, where: object, *, error: Failure = ConfigError) -> Any:
     """The value of untrusted JSON text; ``where`` begins the message of an error.
 
-    Raises:
-        TidyBertError: of the class ``error``: the text is not valid JSON, repeats a key, has a
-            number that is not finite or half of a surrogate pair.
-        LimitError: the value is nested deeper than JSON_DEPTH.
+    Raises ``error`` for no JSON, a repeated key, a number that is not finite or half of a surrogate
+    pair, and LimitError for a value nested deeper than JSON_DEPTH.
     """
     try:
         value = json.loads(
@@ -113,11 +100,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def decoded(
     value: Any, kind: type[Record], where: object, *, error: Failure = ConfigError
 ) -> Record:
-    """A value of ``parse_json`` as a record of type ``kind``; ``where`` begins the message.
-
-    Raises TidyBertError of the class ``error``.  Its message names the first part that is not of
-    its type: by its keys, with what it is and what it should be.
-    """
+    """A value of ``parse_json`` as a ``kind``; the message of ``error`` names the wrong part."""
     # Commands that read no record start without it.
     import msgspec
 

@@ -28,16 +28,7 @@ _KINDS: Final = (
 def open_regular(
     path: str | Path, *, error: Failure = DataError, allow_pipe: bool = False
 ) -> BufferedReader:
-    """Open a regular file for reading bytes, buffered.
-
-    Args:
-        error: the class of error to raise.
-        allow_pipe: also open a named pipe, for data that the user names on the command line.
-
-    Raises:
-        TidyBertError: of the class ``error``: nothing has the name, it is a link that leads
-            nowhere, a folder, a pipe, a device or a socket, or it cannot be opened.
-    """
+    """Open a regular file, or a pipe where allowed, to read bytes; never waits to open one."""
     flags = os.O_RDONLY
     try:
         # Ask before opening: opening a device can have effects, opening a pipe waits.
@@ -59,12 +50,7 @@ def open_regular(
 
 
 def present(path: str | Path, *, error: Failure = DataError) -> bool:
-    """Whether ``path`` can be opened; False only where nothing has that name.
-
-    Raises:
-        TidyBertError: of the class ``error``: a link that leads nowhere, or the folder cannot be
-            looked into.
-    """
+    """Whether ``path`` can be opened; False only where nothing, not even a link, has that name."""
     try:
         Path(path).stat()
     except (FileNotFoundError, NotADirectoryError) as failure:
@@ -77,12 +63,7 @@ def present(path: str | Path, *, error: Failure = DataError) -> bool:
 
 
 def read_bytes(path: str | Path, limit: Limit, *, error: Failure = DataError) -> bytes:
-    """All bytes of a regular file.
-
-    Raises:
-        TidyBertError: of the class ``error``, as ``open_regular``, or reading fails.
-        LimitError: the file has more bytes than ``limit``.
-    """
+    """All bytes of a regular file; raises ``error`` as ``open_regular``, and LimitError."""
     with open_regular(path, error=error) as file:
         limit.check(os.fstat(file.fileno()).st_size, path)
         try:
@@ -97,13 +78,7 @@ def read_bytes(path: str | Path, limit: Limit, *, error: Failure = DataError) ->
 
 
 def read_text(path: str | Path, limit: Limit, *, error: Failure = DataError) -> str:
-    """All text of a regular file in UTF-8, without a byte-order mark; line ends are unchanged.
-
-    Raises:
-        TidyBertError: of the class ``error``, as ``read_bytes``, or the file is not UTF-8; the
-            message names the line.
-        LimitError: the file has more bytes than ``limit``.
-    """
+    """All text of a regular file in UTF-8, without a byte-order mark; ``error`` names the line."""
     content = read_bytes(path, limit, error=error)
     try:
         return content.decode("utf-8-sig")

@@ -77,7 +77,6 @@ class Owner:
 
     @classmethod
     def this_process(cls, parts: dict[str, str]) -> Self:
-        """This process, with a new token."""
         name = Path(sys.argv[0]).name
         return cls(
             pid=os.getpid(),
@@ -109,7 +108,6 @@ class Owner:
         return owner if is_ours else None
 
     def line(self) -> bytes:
-        """The text of the lock's file."""
         return (json.dumps(asdict(self)) + "\n").encode()
 
     def __str__(self) -> str:
@@ -238,7 +236,6 @@ class OutputLock:
                 self.path.unlink()
 
     def write(self) -> None:
-        """Write the owner into the lock."""
         # The first line counts, and one call writes it: a kill leaves the text before or this one.
         with writing(self.path):
             try:
@@ -312,11 +309,13 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _take(target: Path) -> tuple[Path, int, Owner | None]:
-    """The lock of ``target``, a descriptor of it, and its last owner, who has ended.
-
-    Raises InUseError where the owner has not ended, and DiskError where the lock cannot be opened.
-    """
-    path = _path_of(target)
+    """The lock of ``target``, a descriptor of it, and its last owner, who must have ended."""
+    if target.is_dir() and not os.access(target.parent, os.W_OK | os.X_OK):
+        path = target / LOCK_SUFFIX
+    else:
+        name = os.fsencode(target.name)
+        short = target.name if len(name) <= 200 else sha256(name).hexdigest()
+        path = target.with_name(f".{short}{LOCK_SUFFIX}")
     while True:
         descriptor = _open(path, target)
         try:
@@ -335,16 +334,6 @@ def _take(target: Path) -> tuple[Path, int, Owner | None]:
             os.close(descriptor)
             raise
         os.close(descriptor)
-
-
-def _path_of(target: Path) -> Path:
-    """Where the lock is: beside ``target``, or in a directory whose parent is write-protected."""
-    if target.is_dir() and not os.access(target.parent, os.W_OK | os.X_OK):
-        return target / LOCK_SUFFIX
-    name = target.name
-    if len(os.fsencode(name)) > 200:
-        name = sha256(os.fsencode(name)).hexdigest()
-    return target.with_name(f".{name}{LOCK_SUFFIX}")
 
 
 def _open(path: Path, target: Path) -> int:

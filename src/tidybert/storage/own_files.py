@@ -64,10 +64,7 @@ def free_bytes(path: str | Path) -> int | None:
 
 
 def require_room(folder: str | Path, num_bytes: int, purpose: str) -> None:
-    """Raise DiskError unless ``folder``, which need not exist yet, has this much room.
-
-    ``purpose`` begins the message: "the checkpoints and the model need".
-    """
+    """Raise DiskError, which ``purpose`` begins, unless ``folder``, or a new one, has the room."""
     free = free_bytes(folder)
     if free is not None and free < num_bytes:
         raise DiskError(
@@ -210,7 +207,6 @@ class GrowingFile:
         self.size += len(content)
 
     def replace_head(self, content: bytes) -> None:
-        """Write over the first bytes."""
         with writing(self._shown):
             self._file.seek(0)
             self._file.write(content)

@@ -64,15 +64,8 @@ def grow_file(
 ) -> Written:
     """Write ``target`` piece by piece, whole or not at all; what is done stays for a resume.
 
-    Args:
-        settings: what the pieces depend on, by name; a resumed file must have the same.
-        items: all of them; those that a stopped run has done are passed over.
-        pieces: called with the items that are left, and the number of those that are done.
-        resume: go on with what a stopped run left, if anything.
-        advance: called with the number of items done.
-
-    Raises as ``new_file``, UsageError for other settings than those of the stopped run, DataError
-    for other items and for damage, and DiskError.
+    ``pieces`` gets the items that are left, and the number of those done; a resumed file must have
+    the same ``settings`` and items.  Raises as ``new_file``, UsageError, DataError and DiskError.
     """
     left = iter(items)
     with new_file(target, resume) as lock:
@@ -92,11 +85,7 @@ def grow_file(
 
 @contextmanager
 def new_file(target: Path, resume: bool) -> Iterator[OutputLock]:
-    """Within the block this process alone writes ``target``, which is new.
-
-    Raises UsageError if ``target`` exists, or a part of it that ``resume`` does not ask for, and
-    InUseError where another process writes it.
-    """
+    """Within the block this process alone writes ``target``; UsageError where it or a part is."""
     if not target.parent.is_dir():
         what = "is a file" if target.parent.exists() else "does not exist; make it first"
         raise UsageError(f"{param('out', target)}: the folder {target.parent} {what}")

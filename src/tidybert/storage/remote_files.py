@@ -25,17 +25,12 @@ Answer = TypeVar("Answer")
 
 
 def is_remote(path: object) -> bool:
-    """Whether a path is a URL."""
     return isinstance(path, str) and _SEPARATOR in path
 
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a store.
-
-    num_bytes: its size.  content: a hash of its content that the store knows, or None.  when: it
-    was written, as the store says.
-    """
+    """A file of a store; content: a hash that the store knows, or None; when it was written."""
 
     url: str
     num_bytes: int
@@ -55,11 +50,7 @@ class RemoteFile:
 
 
 def remote_files(url: str) -> list[RemoteFile]:
-    """The files of a URL: itself, all below a folder without hidden ones, or those of a glob.
-
-    Raises UsageError for a kind of store whose package is missing, DataError for a URL without a
-    file and for a store that cannot be reached.
-    """
+    """The files of a URL: itself, all below a folder without hidden ones, or those of a glob."""
     store, path = _store(url)
     with _reading(url):
         store.invalidate_cache()

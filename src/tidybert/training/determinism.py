@@ -26,10 +26,7 @@ _SEEDING: Final = RLock()
 
 @contextmanager
 def seeds_allowed(device: torch.device | None = None) -> Iterator[None]:
-    """The block may seed PyTorch's own generators, which it leaves as they were.
-
-    Threads enter it one after another, but for those that compute on a CUDA ``device``.
-    """
+    """The block may seed PyTorch's own generators, which it leaves as they were; one on the CPU."""
     if device is not None and device.type == "cuda":
         with torch.random.fork_rng([device]):
             yield
@@ -95,9 +92,10 @@ def deterministic_algorithms() -> Iterator[None]:
 
 
 def repeating(wanted: bool, device: str) -> AbstractContextManager[None]:
-    """``deterministic_algorithms`` where they are wanted, on a device that needs them.
+    """``deterministic_algorithms`` where they are wanted and needed: a CPU repeats anyway."""
+    return deterministic_algorithms() if wanted and on_cuda(device) else nullcontext()
 
-    On a CPU results repeat anyway, so there nothing changes.
-    """
-    on_cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
-    return deterministic_algorithms() if wanted and on_cuda else nullcontext()
+
+def on_cuda(device: str) -> bool:
+    """Whether a --device is a CUDA device here."""
+    return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())

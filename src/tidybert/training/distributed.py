@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tidybert.errors import UsageError, param
 from tidybert.modeling.architectures import encoder_of
+from tidybert.training.determinism import on_cuda
 
 # A model whose weights, gradients and moments are cut into shards, one a process (FSDP2).
 #
@@ -42,15 +43,6 @@ def shard(model: nn.Module, num_processes: int, mixed: bool) -> nn.Module:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     return model
-
-
-def sync_gradients(model: nn.Module, wanted: bool) -> bool:
-    """Set whether backwards share gradients; returns False where the model is not sharded."""
-    switch = getattr(model, "set_requires_gradient_sync", None)
-    if switch is None:
-        return False
-    switch(wanted)
-    return True
 
 
 def give_up_gathered(model: nn.Module) -> None:
@@ -105,10 +97,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 @dataclass(frozen=True)
 class Processes:
-    """This process's number, the number of processes, and both on its host.
-
-    ``is_group``: torchrun started them.  One that it started alone takes the path of several.
-    """
+    """This process's number among all, and on its host; ``is_group``: torchrun started them."""
 
     rank: int = 0
     size: int = 1
@@ -123,7 +112,7 @@ class Processes:
 
     def own_device(self, device: str) -> str:
         """This process's device: on CUDA each of several processes has one of its own."""
-        return f"cuda:{self.local_rank}" if self.is_group and _on_cuda(device) else device
+        return f"cuda:{self.local_rank}" if self.is_group and on_cuda(device) else device
 
     def sum(self, values: Tensor) -> Tensor:
         """The sum of a tensor over all processes, in place."""
@@ -154,10 +143,7 @@ class Processes:
         return int(found.item())
 
     def in_shares(self, work: Callable[[Tensor], Tensor], items: Tensor) -> Tensor:
-        """``work`` of (K, …), item by item: each process does its share of the K, and gets all.
-
-        ``items`` are the same on all processes.
-        """
+        """``work`` of items (K, …), equal on all processes: each does its share, and gets all."""
         if not self.is_group:
             return work(items)
         count = -(-len(items) // self.size)
@@ -179,10 +165,7 @@ class Processes:
         return sent
 
     def shared(self, model: nn.Module, sharding: str, mixed: bool) -> nn.Module:
-        """The model whose backward averages the gradients of all processes.
-
-        ``sharding`` full cuts its parameters among them, in place; an optimizer comes after this.
-        """
+        """The model whose backward averages all gradients; an optimizer comes after this."""
         if not self.is_group:
             return model
         if sharding == "full":
@@ -202,45 +185,38 @@ class Processes:
             with model.no_sync():
                 yield
             return
-        is_sharded = sync_gradients(model, False)
+        # A sharded model has it.
+        switch = getattr(model, "set_requires_gradient_sync", lambda wanted: None)
+        switch(False)
         try:
             yield
         finally:
-            if is_sharded:
-                sync_gradients(model, True)
+            switch(True)
 
     def wait(self) -> None:
-        """Wait until every process gets here."""
         if self.is_group:
             distributed.barrier()
 
 
 @contextmanager
 def processes(device: str) -> Iterator[Processes]:
-    """The group that torchrun's environment describes: NCCL for CUDA's tensors, gloo for a CPU's.
-
-    Raises UsageError for more processes on a host than it has CUDA devices.
-    """
+    """The group that torchrun describes: NCCL for CUDA's tensors, gloo for a CPU's."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     if size == 1 and not distributed.is_torchelastic_launched():
         yield Processes()
         return
     local_rank = int(os.environ["LOCAL_RANK"])
-    on_cuda = _on_cuda(device)
-    if on_cuda:
+    is_cuda = on_cuda(device)
+    if is_cuda:
         if local_rank >= torch.cuda.device_count():
             raise UsageError(
                 f"{param('nproc_per_node')} is above the {torch.cuda.device_count()} CUDA devices "
                 "here"
             )
         torch.cuda.set_device(local_rank)
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo")
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if is_cuda else "gloo")
     try:
         local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         yield Processes(distributed.get_rank(), size, local_rank, local_size, is_group=True)
     finally:
         distributed.destroy_process_group()
-
-
-def _on_cuda(device: str) -> bool:
-    return device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())

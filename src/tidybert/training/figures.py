@@ -66,10 +66,7 @@ class BadSteps:
         return is_bad
 
     def count(self, done: StepReport, before: Mapping[str, Any]) -> None:
-        """Count a step.  Raises TrainingError, with the step undone, where too many were bad.
-
-        ``before``: the run's progress before the step.
-        """
+        """Count a step; ``before`` is the progress before it.  TrainingError for too many bad."""
         if self.objective.is_other(done.step - 1):
             self._losses.clear()
         if done.updated and not self._leaps(done.loss):
@@ -175,11 +172,7 @@ class LaunchedStep:
 
 
 class StepFigures:
-    """Steps in the order in which they were launched, and what becomes of their figures.
-
-    Args:
-        plot: called with the figures of each step that is logged, and its number.
-    """
+    """Steps in the order in which they were launched; ``plot`` gets the figures that are logged."""
 
     def __init__(
         self,
@@ -199,7 +192,6 @@ class StepFigures:
         self._taken: deque[tuple[int, float]] = deque(maxlen=_STEPS_OF_RATE)
 
     def add(self, launched: LaunchedStep) -> None:
-        """A step was launched."""
         self._launched.append(launched)
 
     def read(self, most: int = 0) -> list[StepReport]:

@@ -56,10 +56,7 @@ _TOKENS_PER_BLOCK: Final = 4096
 
 
 def freeze(model: nn.Module, num_layers: int, embeddings: bool) -> list[nn.Module]:
-    """Turn off the gradients of the lowest layers, and return the frozen parts.
-
-    The embeddings are frozen with any layer, or alone where ``embeddings`` is set.
-    """
+    """Turn off the gradients of the lowest layers and the embeddings; returns the frozen parts."""
     if not num_layers and not embeddings:
         return []
     encoder = encoder_of(model)
@@ -79,7 +76,8 @@ def frozen_states(
 ) -> "FrozenStates | None":
     """The states after the frozen layers; None without any, and where they cannot be kept."""
     encoder = encoder_of(model)
-    if not num_layers or not FrozenStates.fit(encoder, features):
+    tokens = sum(len(one.input_ids) for one in features)
+    if not num_layers or tokens * encoder.config.hidden_size * 4 > LARGEST_FILE:
         return None
     try:
         return FrozenStates(encoder, num_layers, features)
@@ -122,12 +120,6 @@ class FrozenStates:
                 file, dtype=np.float32, mode="w+", shape=shape
             )
 
-    @staticmethod
-    def fit(encoder: BertModel, features: Sequence[Features]) -> bool:
-        """Whether the states of these features are few enough to keep."""
-        tokens = sum(len(one.input_ids) for one in features)
-        return tokens * encoder.config.hidden_size * 4 <= LARGEST_FILE
-
     def attach(self, batch: Batch, numbers: npt.NDArray[Any]) -> Batch:
         """The batch with the states of its features, which have these numbers."""
         for block in np.unique(self._block_of[numbers]):
@@ -161,19 +153,8 @@ class FrozenStates:
 # update take less time and memory, and no result changes.  V vocabulary, U rows in use, H width.
 
 
-def used_vocabulary(model: nn.Module, features: Sequence[Features]) -> "UsedVocabulary | None":
-    """The rows that the features use; None where the word embeddings are not trained."""
-    embedding = encoder_of(model).word_embeddings
-    return UsedVocabulary(embedding, features) if embedding.weight.requires_grad else None
-
-
 class UsedVocabulary:
-    """Swaps the embedding's (V, H) weight for the (U, H) rows in use during training steps.
-
-    Args:
-        embedding: the word embeddings with their weight of step 0.
-        features: the training data.
-    """
+    """Swaps the embedding's (V, H) weight of step 0 for the (U, H) rows in use during steps."""
 
     def __init__(self, embedding: nn.Embedding, features: Sequence[Features]) -> None:
         self.embedding = embedding
@@ -188,7 +169,6 @@ class UsedVocabulary:
         self.narrow()
 
     def narrow(self) -> None:
-        """Give the embedding only the rows in use."""
         self.embedding.weight = self.weight
 
     def renumber(self, batch: Batch) -> Batch:
@@ -198,10 +178,7 @@ class UsedVocabulary:
 
     @contextmanager
     def whole(self, unused_factor: float) -> Iterator[None]:
-        """Within the block the embedding has its (V, H) weight, unused rows times the factor.
-
-        Changes that the block makes to rows in use, by loading a checkpoint, stay.
-        """
+        """Within the block it has its (V, H) weight, unused rows times the factor; a load stays."""
         self.restore(unused_factor)
         try:
             yield
@@ -229,12 +206,8 @@ Numbers = npt.NDArray[np.int64]
 class FineTuning(Objective):
     """Epochs of shuffled batches of ``features``.
 
-    Args:
-        model: its forward is only called by ``loss`` and ``evaluate``.
-        loss: see Loss.
-        evaluate: see Evaluate; without it the last weights are the best.
-        metric: the key of ``evaluate``'s result that decides, the higher the better.
-        note: called with lines of text.
+    Without ``evaluate`` the last weights are the best; ``metric`` is its key that decides, the
+    higher the better.
     """
 
     advice = (
@@ -265,7 +238,8 @@ class FineTuning(Objective):
         note_slow_bfloat16(device, self.is_mixed, reporter)
         self.steps_per_epoch = math.ceil(len(features) / arguments.batch_size)
         self.frozen = freeze(model, arguments.freeze_layers, arguments.freeze_embeddings)
-        self.vocabulary = used_vocabulary(model, features)
+        words = encoder_of(model).word_embeddings
+        self.vocabulary = UsedVocabulary(words, features) if words.weight.requires_grad else None
         self.frozen_states = frozen_states(model, arguments.freeze_layers, features, reporter)
         optimizer = build_optimizer(
             model,
@@ -274,7 +248,17 @@ class FineTuning(Objective):
             epsilon=arguments.adam_epsilon,
             weight_decay=arguments.weight_decay,
         )
-        super().__init__(model, optimizer, self._settings())
+        super().__init__(
+            model,
+            optimizer,
+            LoopSettings.of(
+                arguments,
+                num_steps=self._num_steps(arguments),
+                eval_steps=arguments.eval_steps or self.steps_per_epoch,
+                save_steps=arguments.save_steps or self.steps_per_epoch,
+                patience=arguments.early_stopping_patience,
+            ),
+        )
         self._evaluate = evaluate
         self.lengths = np.array([len(one.input_ids) for one in features])
         # Whether the loss draws from PyTorch's own generator; None until it was called once.
@@ -291,19 +275,6 @@ class FineTuning(Objective):
             num_steps = max(1, num_steps)
         return min(num_steps, arguments.max_steps or num_steps)
 
-    def _settings(self) -> LoopSettings:
-        arguments = self.arguments
-        return LoopSettings(
-            num_steps=self._num_steps(arguments),
-            eval_steps=arguments.eval_steps or self.steps_per_epoch,
-            save_steps=arguments.save_steps or self.steps_per_epoch,
-            logging_steps=arguments.logging_steps,
-            save_total_limit=arguments.save_total_limit,
-            seed=arguments.seed,
-            max_grad_norm=arguments.max_grad_norm,
-            patience=arguments.early_stopping_patience,
-        )
-
     def changed_before(self, changes: Sequence[Mapping[str, Any]]) -> None:
         """The decay of rows that no example uses follows from the arguments of all steps so far."""
         arguments, names, earlier = self.arguments, changes_of(TrainingArguments), []
@@ -315,15 +286,12 @@ class FineTuning(Objective):
 
     @property
     def draws_from_default(self) -> bool:
-        """Whether the loss may draw from PyTorch's own generator."""
         return self._draws is not False
 
     def learning_rate(self, step: int) -> float:
-        """A rise over the warm-up, then a fall to 0."""
         return learning_rate_at(step, self.settings.num_steps, self.arguments)
 
     def work(self, step: int, progress: Mapping[str, Any]) -> Work:
-        """The numbers of a batch's examples."""
         chosen = self._examples_of(step)
         num_tokens = int(self.lengths[chosen].sum())
         return Work(chosen, len(chosen), num_tokens, epoch=(step + 1) / self.steps_per_epoch)
@@ -400,20 +368,16 @@ class FineTuning(Objective):
         return batch if self.vocabulary is None else self.vocabulary.renumber(batch)
 
     def evaluate(self) -> dict[str, Any] | None:
-        """The metrics on dev, where there is one."""
         return None if self._evaluate is None else self._evaluate(self.model)
 
     def is_better(self, metrics: Mapping[str, Any], best: Mapping[str, Any]) -> bool:
-        """Whether the metric that decides is higher."""
         return bool(metrics[self.metric] > best[self.metric])
 
     def place(self, step: int, progress: Mapping[str, Any]) -> str:
-        """The examples of a step, in words."""
         numbers = sorted(self._examples_of(step).tolist())
         return f"numbers {numbers} of the training data (from 0)"
 
     def too_little_memory(self, step: int, work: Work) -> str:
-        """What to try where the examples of the step need more than the device's memory."""
         lengths = self.lengths[work.batches]
         tokens = max(int(self.lengths[part].sum()) for part in self._parts(work))
         smaller = max(tokens // 2, int(lengths.max()))
@@ -440,7 +404,6 @@ class FineTuning(Objective):
             self.vocabulary.restore(self._decay(state.step))
 
     def whole_model(self, step: int) -> AbstractContextManager[None]:
-        """Within the block the model has its whole vocabulary."""
         if self.vocabulary is None:
             return nullcontext()
         return self.vocabulary.whole(self._decay(step))

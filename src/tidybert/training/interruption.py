@@ -36,10 +36,7 @@ class StopRequest:
 
 
 class TrainingInterrupted(TidyBertError):
-    """A signal stopped the run after a step; ``exit_status`` is the shell's 128 + the signal.
-
-    ``kept``: after Ctrl-C without a RUN, the best result so far, whose weights the model holds.
-    """
+    """A signal stopped the run after a step; ``kept``: without a RUN, the best result so far."""
 
     kept: object = None
 
@@ -57,10 +54,7 @@ class TrainingInterrupted(TidyBertError):
 def stop_requests(
     say: Callable[[int, int], None] = lambda _number, _count: None, *, forwarded: bool = False
 ) -> Iterator[StopRequest]:
-    """Within the block STOP_SIGNALS set the request, in the main thread alone.
-
-    A SIGHUP that the program ignores (nohup) stays ignored.
-    """
+    """Within the block STOP_SIGNALS set the request, in the main thread; SIGHUP may be ignored."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
@@ -104,11 +98,7 @@ _MOST_STEPS: Final = 101
 
 @dataclass(frozen=True)
 class SlowStep:
-    """A step that is not over yet.
-
-    place: where its batch is in the data, in words.  seconds: what it has taken so far.
-    median: seconds of the steps before it.
-    """
+    """A step that is not over; where its batch is, in words; the median of the steps before it."""
 
     step: int
     place: str
@@ -168,10 +158,7 @@ class Watchdog:
 
 @contextmanager
 def as_in_python(rows: str = "position") -> Iterator[None]:
-    """Have errors name parameters as Python does; Ctrl-C and SIGTERM end more than this training.
-
-    ``rows`` names the rows of examples: position, or line for those of a file.
-    """
+    """Errors name parameters as Python does; Ctrl-C and SIGTERM end more than this training."""
     try:
         yield
     except TrainingInterrupted as interrupted:

@@ -8,8 +8,8 @@ passes, models beside the one it trains, and several losses: the loop only needs
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -49,6 +49,13 @@ class LoopSettings:
     times_steps: bool = False
     command: str | None = None
     preempt_seconds: float | None = None
+
+    @classmethod
+    def of(cls, arguments: object, **others: Any) -> Self:
+        """What arguments have under the names of these settings, and the others."""
+        names = [each.name for each in fields(cls)]
+        found = {name: getattr(arguments, name) for name in names if hasattr(arguments, name)}
+        return cls(**(found | others))
 
 
 @dataclass(frozen=True)

@@ -21,11 +21,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class StepReport(Measured):
-    """The result of one step.
-
-    step: its number, from 1.  updated: whether the loss and the gradient were finite.
-    epoch, num_examples, num_tokens: as in Work.
-    """
+    """The result of one step, numbered from 1; ``updated``: loss and gradient were finite."""
 
     step: int
     num_steps: int
@@ -40,10 +36,7 @@ class StepReport(Measured):
 
 @dataclass
 class TrainingResult:
-    """How a run ended: ``metrics`` are those of the best step, whose weights the model holds.
-
-    seconds, num_examples, num_tokens: of this process's part of the run.
-    """
+    """How a run ended: ``metrics`` of the best step; the sums are of this process's part of it."""
 
     num_steps: int
     best_step: int

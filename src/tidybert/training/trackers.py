@@ -32,15 +32,7 @@ from tidybert.system.reporter import SILENT, Reporter
 
 
 class MetricsLog:
-    """One of these files, written nowhere without a RUN.
-
-    A line that cannot be written ends no training: ``tell`` gets a warning, and the line waits in
-    memory for the next one.
-
-    Args:
-        run: the folder of the file, or None.
-        tell: called with lines of text.
-    """
+    """One of these files, written nowhere without a RUN; lines that do not fit wait in memory."""
 
     def __init__(
         self,
@@ -54,10 +46,7 @@ class MetricsLog:
         self._lock = threading.Lock()
 
     def rewind(self, step: int, source: Path | None = None) -> None:
-        """Drop the lines after ``step``, which a resumed run writes again.
-
-        ``source``: take the lines of this file in place of the log's own.
-        """
+        """Drop the lines after ``step``, which are written again; or take those of ``source``."""
         source = source or self.path
         if self.path is None or source is None or not present(source, error=TrainingError):
             return

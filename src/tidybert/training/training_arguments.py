@@ -93,12 +93,10 @@ class TrainingArguments(Options):
 
     @property
     def epochs(self) -> float:
-        """``num_train_epochs``, or 3 where it is not set."""
         return DEFAULT_EPOCHS if self.num_train_epochs is None else self.num_train_epochs
 
     @property
     def batch_size(self) -> int:
-        """``train_batch_size``, or 32 where it is not set."""
         return DEFAULT_BATCH_SIZE if self.train_batch_size is None else self.train_batch_size
 
     @property
@@ -108,10 +106,7 @@ class TrainingArguments(Options):
         return self.learning_rate
 
     def for_width(self, hidden_size: int, *, of_tokens: bool = False) -> Self:
-        """The same with the rate for encoders of this width, where no rate is given.
-
-        ``of_tokens``: the head reads every token, as those that tag and answer do.
-        """
+        """The same with the rate for this width, if none is given; ``of_tokens``: tags, answers."""
         if self.learning_rate is not None:
             return self
         small = 3e-4 if of_tokens else 1e-4

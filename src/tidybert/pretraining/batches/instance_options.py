@@ -51,7 +51,6 @@ class InstanceOptions(Options):
 
     @property
     def pairs(self) -> bool:
-        """Whether a sequence has two segments."""
         return self.objective in ("mlm+nsp", "mlm+sop")
 
     @property
@@ -62,7 +61,6 @@ class InstanceOptions(Options):
         return 3 if self.pairs else 2
 
     def recorded(self) -> dict[str, Any]:
-        """The options that arguments.json holds: those that are flags."""
         return asdict(self)
 
     @property
@@ -106,5 +104,4 @@ class MaskingOptions(Options):
         return PAPER_SHARE if self.masked_lm_prob is None else self.masked_lm_prob
 
     def num_predictions(self, max_seq_length: int) -> int:
-        """Most predictions of a sequence."""
         return math.ceil(max_seq_length * self.predicted_share)

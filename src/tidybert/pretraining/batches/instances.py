@@ -104,7 +104,6 @@ class Segments:
 
 
 def cut_documents(objective: Objective, documents: Documents) -> Segments:
-    """The instances of all documents."""
     steps = list(_STEPS[objective](documents))
     columns = zip(*steps, strict=True) if steps else [[np.empty(0, np.int64)]] * 5
     return Segments(*(np.concatenate(column) for column in columns))
@@ -315,10 +314,7 @@ class PretrainingInstances:
         self._planned: dict[tuple[int, int], Segments] = {}
 
     def take(self, position: Position, count: int) -> tuple[Places, Position]:
-        """The next ``count`` instances from a position on, across epochs, and the position after.
-
-        Takes about a tenth of a second where a group begins, and otherwise a millisecond or two.
-        """
+        """The next ``count`` instances from a position, across epochs, and the position after."""
         runs = list(self._runs(position, count))
         parts = [
             self._places(epoch, planned, chosen)
@@ -328,7 +324,6 @@ class PretrainingInstances:
         return Places.join(parts), runs[-1][-1]
 
     def after(self, position: Position, count: int) -> Position:
-        """The position ``count`` instances after another."""
         return list(self._runs(position, count))[-1][-1]
 
     def _runs(
@@ -348,7 +343,6 @@ class PretrainingInstances:
 
     @property
     def beginning(self) -> Position:
-        """The position of the first instance."""
         return Position()
 
     def lengths(self, places: Places) -> Array:
@@ -360,10 +354,7 @@ class PretrainingInstances:
         return lengths if self.is_causal else self._masking.budgets(lengths)
 
     def build(self, places: Places) -> PretrainingBatch:
-        """The batch of some instances, masked unless every token is predicted.
-
-        Raises DataError for ids of a damaged corpus.
-        """
+        """The batch of some instances, masked unless every token is predicted."""
         if self.is_causal:
             return next_token_batch(self.corpus, places, *self.tokenizer.vocabulary.text_bounds)
         cls = np.array([self.tokenizer.cls_token_id], self.corpus.dtype)
@@ -398,10 +389,7 @@ class PretrainingInstances:
         return sum(len(self._groups.segments(epoch, group)) for group in range(self.num_groups))
 
     def position(self, epoch: int, index: int) -> Position:
-        """The place of an epoch's instance number ``index``, from 0; cuts the groups before it.
-
-        Raises UsageError where the epoch has fewer instances.
-        """
+        """The place of an epoch's instance ``index``, from 0; cuts the groups before it."""
         before = 0
         for group in range(self.num_groups):
             count = len(self._groups.segments(epoch, group))
@@ -450,10 +438,7 @@ class PretrainingInstances:
     def _other_segments(
         self, epoch: int, key: Array, documents: Array, num_tokens: Array
     ) -> tuple[Array, Array, Array]:
-        """Document, begin and end of a B for each instance: sentences of any document but its own.
-
-        They begin at a random sentence, and end at ``num_tokens`` or the document's end.
-        """
+        """Document, begin and end (n,) of a B from another document, of ``num_tokens`` or less."""
         draws = random_bits(self.seed, epoch, Purpose.OTHER_DOCUMENT, key)
         others = self._first_document + below(draws, self._num_documents - 1)
         others += others >= documents

@@ -165,10 +165,7 @@ def padding(is_pair: bool, words: str, shape: BatchShape | None) -> MaskedRows:
 
 
 def longest_batch(num_tokens: int, longest: int, num_predictions: int, is_pair: bool) -> MaskedRows:
-    """A batch of the longest sequences with all their predictions, in ``num_tokens`` tokens.
-
-    The ids are 0, because the cost of a batch depends only on its shape.
-    """
+    """The longest sequences with all their predictions; ids are 0, which cost the same."""
     count = max(1, num_tokens // longest)
     positions = np.arange(num_predictions) % longest
     batch = PretrainingBatch(

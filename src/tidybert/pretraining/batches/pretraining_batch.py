@@ -22,11 +22,9 @@ class Position:
     offset: int = 0
 
     def flat(self) -> list[int]:
-        """As a checkpoint holds it."""
         return [self.epoch, self.group, self.offset]
 
     def next_epoch(self) -> "Position":
-        """The beginning of the next epoch."""
         return Position(self.epoch + 1)
 
 
@@ -57,7 +55,6 @@ class Places:
 
     @staticmethod
     def join(parts: "Sequence[Places]") -> "Places":
-        """All the instances of all parts."""
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return Places(*(np.concatenate(column) for column in columns))
 

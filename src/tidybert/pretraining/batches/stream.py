@@ -45,12 +45,10 @@ class MixedPosition:
         return [number for position, given in pairs for number in (*position.flat(), given)]
 
     def next_epoch(self) -> "MixedPosition":
-        """The beginning of each corpus's next epoch."""
         return MixedPosition(tuple(each.next_epoch() for each in self.positions), self.tokens)
 
     @staticmethod
     def of(flat: Sequence[int]) -> "MixedPosition":
-        """The position that ``flat`` described."""
         parts = [flat[start : start + _NUMBERS] for start in range(0, len(flat), _NUMBERS)]
         return MixedPosition(
             tuple(Position(*part[:-1]) for part in parts), tuple(part[-1] for part in parts)
@@ -91,11 +89,9 @@ class MixedInstances:
 
     @property
     def beginning(self) -> MixedPosition:
-        """The position of the first instance."""
         return MixedPosition((Position(),) * len(self.parts), (0,) * len(self.parts))
 
     def take(self, position: MixedPosition, count: int) -> tuple[Places, MixedPosition]:
-        """The next ``count`` instances from a position on, and the position after."""
         found = [
             part.take(place, count)[0]
             for part, place in zip(self.parts, position.positions, strict=True)
@@ -106,7 +102,6 @@ class MixedInstances:
         return Places.join(found)[order], self.after(position, count)
 
     def after(self, position: MixedPosition, count: int) -> MixedPosition:
-        """The position ``count`` instances after another."""
         if self._last is None or self._last.position != position or count > self._last.count:
             return self.take(position, count)[1]
         numbers = np.bincount(self._last.of_part[:count], minlength=len(self.parts)).tolist()
@@ -118,15 +113,12 @@ class MixedInstances:
         )
 
     def lengths(self, places: Places) -> Array:
-        """(n,): tokens of each sequence, special ones counted, as ``build`` will make them."""
         return self.parts[0].lengths(places)
 
     def most_predictions(self, lengths: Array) -> Array:
-        """(n,): the most predictions in sequences of these lengths."""
         return self.parts[0].most_predictions(lengths)
 
     def build(self, places: Places) -> PretrainingBatch:
-        """The batch of some instances, of any of the corpora.  Raises DataError."""
         return self.parts[0].build(places)
 
     def _order(self, position: MixedPosition, lengths: list[Array]) -> Array:
@@ -145,7 +137,6 @@ def instances_of(
     masking: MaskingOptions | None,
     seed: int,
 ) -> PretrainingInstances | MixedInstances:
-    """The instances of one corpus, or of several joined ones."""
     if len(corpus.corpora) == 1:
         return PretrainingInstances(corpus, options, masking, seed)
     return MixedInstances(corpus, shares, options, masking, seed)
@@ -213,7 +204,6 @@ class PhasedStream:
 
     @property
     def first_position(self) -> list[int]:
-        """Where the first step begins."""
         return [0, *self.streams[0].instances.beginning.flat()]
 
     def in_new_order(self, position: Sequence[int]) -> list[int]:
@@ -224,7 +214,6 @@ class PhasedStream:
         return [position[0], *place]
 
     def take(self, step: int, position: Sequence[int]) -> StepBatches:
-        """The batches of a step."""
         phase = int(step >= self.switch)
         place = position_of(position[1:])
         if phase != position[0]:
@@ -264,7 +253,6 @@ class InstanceStream:
         self.shape = self._shape() if constant_shape else None
 
     def take(self, position: Any) -> StepBatches:
-        """The step that begins at a position."""
         places, after = self._places(position, self.tokens_per_step)
         lengths = self.instances.lengths(places)
         shares = self._shares(lengths)

@@ -87,7 +87,6 @@ class RunIdentity:
         return plain
 
     def kind(self, name: str) -> Changes:
-        """What another value of a setting or of a content changes."""
         return self.kinds.get(name, MODEL)
 
     def change_line(self, name: str, before: Any, now: Any) -> str:
@@ -210,10 +209,7 @@ class Checkpoint:
 
 
 def write_checkpoint(run: Path, checkpoint: Checkpoint, keep: int) -> Path:
-    """Write checkpoints/step-N, then remove all but the last ``keep`` (at least this one).
-
-    Those that are kept for good stay, and do not count.
-    """
+    """Write checkpoints/step-N, then remove all but the last ``keep`` and those kept for good."""
     state = checkpoint.state
     target = checkpoints_directory(run) / f"step-{state.step}"
     try:
@@ -277,7 +273,6 @@ class EarlierVersionError(TrainingError):
 
 
 def checkpoint_at(directory: Path, step: int, progress: Mapping[str, Any]) -> Checkpoint:
-    """The checkpoint in a directory."""
     journal = _journal(directory)
     content = journal.content()
     if "fingerprint" in content:
@@ -302,10 +297,7 @@ def _journal(checkpoint: Path) -> Journal[TrainingState]:
 
 
 def _is_like(value: Any, example: Any, *, strict: bool = False) -> bool:
-    """Whether JSON has the form of another: the same keys, and numbers not below 0.
-
-    ``strict``: also the same lengths.  A position in other data may have more or fewer numbers.
-    """
+    """Whether JSON has the form of another, numbers not below 0; ``strict``: and its lengths."""
     if isinstance(example, Mapping):
         alike = isinstance(value, dict) and value.keys() == example.keys()
         return alike and all(_is_like(value[key], example[key], strict=strict) for key in example)
@@ -383,7 +375,6 @@ def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dic
 def load_optimizer(
     model: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]
 ) -> None:
-    """Put back what ``optimizer_tensors`` gave."""
     parameters = dict(model.named_parameters())
     for key, value in tensors.items():
         name, _, entry = key.rpartition("/")

@@ -66,10 +66,7 @@ def is_finished(run: Path) -> bool:
 
 
 def is_resumed_in_vain(run: Path, keep_checkpoints: bool) -> bool:
-    """Whether a RUN is finished; if so, its checkpoints go as at the end of the run.
-
-    A kill may have come just before that.
-    """
+    """Whether a RUN is finished; if so, its checkpoints go, as a kill may have left them."""
     if not is_finished(run):
         return False
     # Another process of torchrun may be at it.
@@ -79,10 +76,7 @@ def is_resumed_in_vain(run: Path, keep_checkpoints: bool) -> bool:
 
 
 def check_run(run: Path, resume: bool, force: bool = False) -> None:
-    """Raise UsageError where ``run`` cannot be written: a file, not empty, finished, forbidden.
-
-    ``force`` allows a RUN that is there already; ``clear_run`` removes it.
-    """
+    """Raise UsageError where ``run`` cannot be written; ``force`` allows a RUN that is there."""
     if resume and force:
         raise UsageError(
             f"{param('resume')} continues a run and {param('force')} replaces it: give one"

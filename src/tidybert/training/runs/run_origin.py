@@ -44,10 +44,7 @@ def file_identity(path: str | Path) -> dict[str, Any]:
 
 
 def environment(device: "torch.device", model: object) -> dict[str, Any]:
-    """Versions, processor and threads, on which the bits of the weights depend.
-
-    Of a hub's model also the revision, as the hub's commit, and the weights' sha256.
-    """
+    """Versions, processor and threads, on which bits depend; of a hub's model commit and sha256."""
     import torch
 
     where = machine()

@@ -61,7 +61,6 @@ class BackgroundWriter:
         self._pending: deque[Future[object]] = deque()
 
     def start(self, write: Callable[[], object]) -> None:
-        """Write after all earlier writes."""
         self.wait(1)
         before = self._pending[-1] if self._pending else None
 
@@ -78,7 +77,6 @@ class BackgroundWriter:
             self._pending.popleft().result()
 
     def close(self) -> None:
-        """``wait``, and end the thread."""
         try:
             self.wait()
         finally:
@@ -101,18 +99,8 @@ def snapshot(tensors: Mapping[str, Tensor], wanted: bool = True) -> dict[str, Te
 class RunRecord:
     """The state of a run, its checkpoints, its best weights and its metrics.jsonl.
 
-    Args:
-        run: the RUN; None keeps the best weights in memory, and nothing else.
-        num_steps: the steps of the whole run.
-        identity: what a resumed run must share with this one.
-        progress: of the state that it begins with; ``resume`` replaces it.
-        save_total_limit: checkpoints to keep.
-        kept_steps: the checkpoint of every so many steps stays for good; None: of none.
-        preempt_seconds: between SIGTERM and the kill.
-        as_model: writes weights as a MODEL; see Checkpoint.
-        note: called with lines of text.
-        processes: those that share the run.
-        writes_beside: a thread writes copies of the weights while steps go on.
+    Without a ``run`` it keeps the best weights in memory, and nothing else.  ``progress`` is that
+    of a run that begins; the checkpoint of every ``kept_steps`` stays for good.
     """
 
     def __init__(
@@ -152,22 +140,15 @@ class RunRecord:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last step is done."""
         return self.state.step >= self.num_steps
 
     def is_due(self, every: int, step: int | None = None) -> bool:
-        """Whether work of every ``every`` steps, and of the last one, is due after a step.
-
-        ``step``: its number, from 1; the last one that was launched if it is None.
-        """
+        """Whether work of every so many steps, and of the last, is due after ``step``, from 1."""
         step = self.state.step if step is None else step
         return step >= self.num_steps or step % every == 0
 
     def resume(self, load: Callable[[Checkpoint], None], *, change: bool) -> Changes:
-        """Go on from the last valid checkpoint, given to ``load``; note where that is.
-
-        ``change``: arguments may change the steps from here on.
-        """
+        """Go on from the last valid checkpoint, which ``load`` gets; ``change`` allows changes."""
         assert self.run is not None
         found, lines, changed = read_checkpoint(
             self.run, self.identity, self.state.progress, allowed=change
@@ -194,10 +175,7 @@ class RunRecord:
         return changed
 
     def branch(self, name: str, directory: Path) -> None:
-        """Begin with a checkpoint of another run, unless this one has its own already.
-
-        ``name``: RUN@STEP.  Raises TidyBertError for a checkpoint that cannot be read.
-        """
+        """Begin with another run's checkpoint RUN@STEP, unless this one has its own already."""
         assert self.run is not None
         if self.processes.is_first and not step_directories(self.run):
             step = int(name.rpartition("@")[2])
@@ -266,11 +244,7 @@ class RunRecord:
 
     @contextmanager
     def at_work(self) -> Iterator[tuple[StopRequest, Watchdog]]:
-        """The block of all steps; what waits to be written is written at its end.
-
-        A signal within it asks for a stop after the step at hand, and notes so.  A slow step of the
-        watchdog is noted and logged.
-        """
+        """The block of all steps: signals and slow steps are noted; its end waits for writes."""
         try:
             with (
                 stop_requests(self._say_signal, forwarded=self.processes.is_group) as request,
