@@ -33,6 +33,7 @@ SCRIPTS: Final = {
         "compare": "scores.compare",
         "distill": "scores.distill",
         "small_data": "scores.small_data",
+        "no_labels": "scores.no_labels",
         "label_errors": "scores.labels:label_errors",
         "suggested_labels": "scores.labels:suggested_labels",
         "own_model": "scores.compare:own_model",
