@@ -1,6 +1,6 @@
 """Classes by their names alone, without a label: accuracy, and how honest the scores are.
 
-    python -m benchmarks no_labels --write docs/results.md
+    python -m benchmarks no_labels --write benchmarks/NOTES.md
 
 Each data set is answered from the names of its classes, and then from these and one sentence each,
 which class_descriptions.csv has; they were written without looking at the test texts.  TREC and

@@ -69,7 +69,7 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption, DescriptionsOption
     teacher: str | Path | None = option(None)
     """``--teacher RUN``: Learn this finished RUN's answers too, of the same task and labels; for
     embed a MODEL's vectors, or a regress RUN's scores."""
-    class_names: bool | None = option(None)
+    class_names: bool | None = option(None, panel="Task")
     """``--class-names/--no-class-names``: For classify, begin a new head with the names of the
     classes as further examples. If not set: by the number of labels."""
     teacher_weight: float = option(0.9, above=0, at_most=1, needs="teacher")

@@ -97,7 +97,7 @@ class ScoreOption(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class DescriptionsOption(Options):
-    descriptions: Any = option(None)
+    descriptions: Any = option(None, panel="Data")
     """``--descriptions FILE``: A file of labels and texts that say what each class means."""
 
 
