@@ -22,6 +22,7 @@ _NAMES: Final = {
         "scores.compare": "compare own_model int8 padding distill",
         "scores.labels": "small_data label_errors suggested_labels",
         "scores.words": "cloze masked_tokens word_pairs vocabulary",
+        "scores.no_labels": "no_labels",
     },
     "tidybert-small": {"small.train": "small_prepare small_train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},

@@ -174,7 +174,7 @@ def curve(name: str, way: str, seed: int, given: argparse.Namespace) -> dict[str
             data = TrainingData(known, None, read, [], MAX_SEQ_LENGTH)
             split = label_check.Vectors(vectors[labelled], vectors[:0], vectors[rest])
             pool = [examples[at] for at in rest]
-            found = label_check.suggestions(task, data, split, pool, given.step)
+            found, _ = label_check.suggestions(task, data, split, pool, given.step)
             labelled += [each["row"] for each in found]
         else:
             unsure = label_check.margins(label_check.probabilities(probe, vectors[rest]))

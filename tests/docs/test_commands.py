@@ -130,6 +130,7 @@ def write_samples() -> None:
     for name in ("tickets", "my-texts"):
         table(f"{name}.csv", "ticket {n},{l}", "text,label")
     table("tickets-dev.csv", "dev ticket {n},{l}", "text,label")
+    Path("classes.csv").write_text("label,text\nno,all is well\nyes,it is late\n")
     for name in ("new-tickets", "more-texts"):
         table(f"{name}.txt", "new ticket {n}")
     for name in ("questions", "questions-dev"):

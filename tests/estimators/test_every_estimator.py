@@ -131,9 +131,10 @@ def test_parameters_are_the_training_arguments(kind: Kind) -> None:
         len(parameters) - 1
     )
     ours, classifier = (set(each()._get_param_names()) for each in (kind.estimator, BertClassifier))
-    own = {BertClassifier: set(), BertRegressor: {"class_weight"}}
+    of_classes = {"class_weight", "min_score", "min_coverage", "min_accuracy"}
+    own = {BertClassifier: set(), BertRegressor: of_classes}
     of_questions = {"max_query_length", "max_answer_length", "null_score_diff_threshold"}
-    assert classifier - ours == own.get(kind.estimator, {"class_weight", "long"})
+    assert classifier - ours == own.get(kind.estimator, {*of_classes, "long"})
     assert ours - classifier == (of_questions if kind.estimator is BertQuestionAnswerer else set())
 
 

@@ -44,8 +44,12 @@ def test_a_word_says_something(name: str) -> None:
     assert not says_nothing(name)
 
 
-def test_a_name_that_says_nothing_is_left_out_with_a_line(caplog: Any) -> None:
-    assert class_texts(["0", "good"], {"0": "it is bad"}) == {"0": ["it is bad"], "good": ["good"]}
+def test_a_name_that_says_nothing_is_left_out_with_a_line(tiny_model: Path, caplog: Any) -> None:
+    described = {"0": "a red cat"}
+
+    assert class_texts(["0", "dog"], described) == {"0": ["a red cat"], "dog": ["dog"]}
+    assert class_texts(["a_b", "A b", "c"]) == {"a_b": [], "A b": [], "c": ["c"]}
+    zero_shot(TEXTS, ["0", "dog"], descriptions=described, model=tiny_model)
     assert caplog.messages == ["names that say nothing are left out: 0"]
 
 
@@ -135,7 +139,7 @@ def test_a_line_of_a_stream_is_answered_by_itself(
     [
         (["card_lost", "Card lost"], None, DataError, "are both 'Card lost' in words"),
         (["red", "dog"], {"cat": "a cat"}, DataError, "describes 'cat', which is no label"),
-        (["red", " "], None, DataError, "the label ' ' has no name"),
+        (["red", " "], None, DataError, "nothing says what the label ' ' means"),
         (["red"], None, UsageError, "two at least are needed"),
         (["red", "LABEL_1"], None, DataError, "nothing says what the label 'LABEL_1' means"),
         (["red", "dog " * 40], None, DataError, "has 42 tokens, and"),

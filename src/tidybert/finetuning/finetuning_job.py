@@ -14,7 +14,7 @@ from tidybert.errors import UsageError, param
 from tidybert.files.reading import ReadOptions
 from tidybert.options import check_value, named, option
 from tidybert.tasks.registry import task_class
-from tidybert.tasks.task_options import TaskOptions
+from tidybert.tasks.task_options import DescriptionsOption, TaskOptions
 from tidybert.training.runs.run_options import PickleOption, RowsOption, RunOptions
 from tidybert.training.training_arguments import TrainingArguments
 
@@ -39,7 +39,7 @@ def share_by_rule(num_examples: int, arguments: TrainingArguments) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinetuningOptions(RunOptions, RowsOption, PickleOption):
+class FinetuningOptions(RunOptions, RowsOption, PickleOption, DescriptionsOption):
     """The options of a fine-tuning beside its data and the groups of the job, each a flag.
 
     Raises UsageError for a value that cannot be used, and for options that contradict each other.
@@ -69,6 +69,9 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption):
     teacher: str | Path | None = option(None)
     """``--teacher RUN``: Learn this finished RUN's answers too, of the same task and labels; for
     embed a MODEL's vectors, or a regress RUN's scores."""
+    class_names: bool | None = option(None, panel="Task")
+    """``--class-names/--no-class-names``: For classify, begin a new head with the names of the
+    classes as further examples. If not set: by the number of labels."""
     teacher_weight: float = option(0.9, above=0, at_most=1, needs="teacher")
     """Share of the teacher's answers in the loss of a labelled example, above 0 and up to 1."""
     teacher_temperature: float = option(2.0, above=0, needs="teacher")
@@ -134,6 +137,9 @@ class FinetuningJob(FinetuningOptions):
                 f"{param('search' if self.search else 'seeds')} trains several models: give "
                 f"{param('out')}, a directory for them"
             )
+        for each in ("class_names", "descriptions"):
+            if getattr(self, each) and name != "classify":
+                raise UsageError(f"{param(each)} is for classify, not for {name}")
         if self.corrections is not None and name != "classify":
             raise UsageError(f"{param('corrections')} is for classify, not for {name} yet")
         for each in named(TrainingArguments, searched=True) if self.search else ():
@@ -158,6 +164,13 @@ class FinetuningJob(FinetuningOptions):
         if self.has_trials:
             return SHARE_HELD_OUT
         return share_by_rule(num_examples, self.arguments)
+
+    @property
+    def learns_names(self) -> bool:
+        """Whether names and descriptions of classes are further examples for a new head."""
+        if self.class_names is None:
+            return self.descriptions is not None
+        return self.class_names
 
     @property
     def length(self) -> int:

@@ -10,13 +10,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from tidybert.checkpoints.example_kinds import name_of
+from tidybert.checkpoints.example_kinds import TEXT, name_of
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.data.splits import text_hashes, write_training_texts
 from tidybert.errors import CollapseWarning, UsageError, in_python, param
+from tidybert.files.rows import count_of
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.distillation import Lessons, lessons_of
 from tidybert.finetuning.finetuned_model import FinetunedModel, save, write_weights
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
@@ -32,6 +34,7 @@ from tidybert.finetuning.run_card import write_run_card
 from tidybert.finetuning.training_examples import TrainingExamples, examine_unlabelled
 from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import fitting_length, to_device
+from tidybert.inference.zero_shot import class_texts, nameless, read_descriptions, shortened
 from tidybert.modeling.architectures import encoder_of
 from tidybert.options import changes_of, named
 from tidybert.storage.model_files import RECORD
@@ -39,6 +42,7 @@ from tidybert.system.reporter import Reporter
 from tidybert.system.terminal import warn_user
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
+from tidybert.tokenization import BertTokenizer
 from tidybert.training.determinism import weights_drawn_with
 from tidybert.training.fine_tuning import FineTuning, freeze
 from tidybert.training.interruption import TrainingInterrupted
@@ -245,7 +249,8 @@ def train(
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
     if not has_head and arguments.head_start != "random" and loop.state.step == 0:
-        start_with_probe(task, loop, lessons.summed_loss, None if origin is None else probe)
+        named = _named_features(job, task, examples.train, tokenizer, reporter)
+        start_with_probe(task, loop, lessons.summed_loss, None if origin is None else probe, named)
     result, interrupted = _trained(loop)
     answers = None
     if has_dev:
@@ -269,6 +274,34 @@ def train(
         _finish(run, finished, {**given, RECORD: record}, texts, answers)
         (remove_best if job.keep_checkpoints else remove_checkpoints)(run)
     return finished
+
+
+def _named_features(
+    job: FinetuningJob,
+    task: AnyTask,
+    train: Sequence[Any],
+    tokenizer: BertTokenizer,
+    reporter: Reporter,
+) -> list[Features]:
+    """Names and descriptions of the classes as further examples, if the job asks for them."""
+    if not job.learns_names or name_of(task.inputs_of(train)) != TEXT.name:
+        return []
+    given = job.descriptions
+    texts = class_texts(
+        task.names, read_descriptions(given) if isinstance(given, str | Path) else given
+    )
+    if left_out := nameless(task.names):
+        reporter.tell(f"names of classes that tell nothing apart: {shortened(left_out)}")
+    examples = [TextExample(text, None, name, 0) for name in texts for text in texts[name]]
+    features = task.features(examples, tokenizer, job.length)
+    task.add_labels(features, examples)
+    whole = [one for one in features if not one.truncated]
+    if features:
+        cut = f"; {len(features) - len(whole):,} are too long" if len(whole) < len(features) else ""
+        reporter.tell(
+            f"{count_of(len(whole), 'text')} that name or describe classes are examples too{cut}"
+        )
+    return whole
 
 
 def _finish(

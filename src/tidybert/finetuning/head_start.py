@@ -57,11 +57,13 @@ _FEWEST_GROUPS: Final = 80
 _MOST_GROUPS: Final = 320
 
 
-def train_by_contrast(task: AnyTask, trainer: TrainingLoop[FineTuning]) -> None:
+def train_by_contrast(
+    task: AnyTask, trainer: TrainingLoop[FineTuning], named: Sequence[Features] = ()
+) -> None:
     """Train the encoder of a classification on groups of its training texts, and note how it went.
 
     The rate and the rest are the trainer's arguments, and so the seed decides the groups.  A pooler
-    begins as one that passes [CLS] through.
+    begins as one that passes [CLS] through.  ``named`` are further texts.
     """
     begin = time.perf_counter()
     model, arguments = trainer.objective.model, trainer.objective.arguments
@@ -71,7 +73,7 @@ def train_by_contrast(task: AnyTask, trainer: TrainingLoop[FineTuning]) -> None:
         if pooler is not None:
             pooler.pass_through()
         labelled = [one for one in trainer.objective.features if one.label is not None]
-        groups = draw_groups(labelled, arguments.seed)
+        groups = draw_groups([*labelled, *named], arguments.seed)
         arguments = replace(
             arguments, num_train_epochs=1.0, max_steps=None, train_batch_size=_GROUPS_A_STEP
         )
@@ -186,26 +188,32 @@ def start_with_probe(
     trainer: TrainingLoop[FineTuning],
     summed_loss: ProbeLoss,
     memory: ProbeMemory | None,
+    named: Sequence[Features] = (),
 ) -> None:
     """Set the head to a probe of the encoder, and note how good it is and how long it took.
 
-    Contrastive training comes before it where the arguments ask for it.
+    Contrastive training comes before it where the arguments ask for it.  Both learn from what is
+    ``named`` too.
 
     A pooler, which is between the encoder and the head, begins as one that passes [CLS] through.
     Where the probe is not better than chance, head and pooler stay as they are.
     """
     if trainer.objective.arguments.head_start == "contrastive":
-        train_by_contrast(task, trainer)
+        train_by_contrast(task, trainer, named)
         memory = None
     begin = time.perf_counter()
     trainer.objective.model.eval()
     with trainer.whole_model():
-        note = _start(task, trainer.objective, summed_loss, memory or ProbeMemory())
+        note = _start(task, trainer.objective, summed_loss, memory or ProbeMemory(), named)
     trainer.reporter.tell(f"{note}; {time.perf_counter() - begin:.1f} s")
 
 
 def _start(
-    task: AnyTask, objective: FineTuning, summed_loss: ProbeLoss, memory: ProbeMemory
+    task: AnyTask,
+    objective: FineTuning,
+    summed_loss: ProbeLoss,
+    memory: ProbeMemory,
+    named: Sequence[Features],
 ) -> str:
     """Set the weights, and return what happened."""
     model, features = objective.model, objective.features
@@ -216,6 +224,10 @@ def _start(
     if pooler is not None:
         pooler.pass_through()
     chosen = _sample(task, features)
+    if objective.frozen_states is None:
+        # Names have no states that are kept.
+        chosen += range(len(features), len(features) + len(named))
+        features = [*features, *named]
     if memory.probe is None:
         states = _states(task, model, features, chosen, objective.frozen_states)
         memory.probe = fit_probe(

@@ -105,6 +105,8 @@ class FinetuneOptions(TypedDict, total=False):
     'On CUDA, repeat to the bit with the same seed and machine, by slower kernels; without it, to rounding. A CPU always repeats.'
     logging_steps: int
     'Write a line of metrics.jsonl after every N steps.'
+    descriptions: Any
+    'A file of labels and texts that say what each class means.'
     allow_pickle: bool
     'Also read weights from a pickle; nothing else in it is loaded.'
     skip_bad_rows: bool
@@ -139,6 +141,8 @@ class FinetuneOptions(TypedDict, total=False):
     "Begin with N of MODEL's layers, evenly spread. If not set: all."
     teacher: str | Path | None
     "Learn this finished RUN's answers too, of the same task and labels; for embed a MODEL's vectors, or a regress RUN's scores."
+    class_names: bool | None
+    'For classify, begin a new head with the names of the classes as further examples. If not set: by the number of labels.'
     teacher_weight: float
     "Share of the teacher's answers in the loss of a labelled example, above 0 and up to 1."
     teacher_temperature: float
@@ -186,6 +190,8 @@ class EvaluateOptions(TypedDict, total=False):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TrainingParameters:
+    descriptions: Any = None
+    'A file of labels and texts that say what each class means.'
     device: str = 'auto'
     'Device to compute on: auto, cpu, cuda or cuda:N.'
     max_seq_length: int | None = None
@@ -198,6 +204,8 @@ class TrainingParameters:
     "Begin with N of MODEL's layers, evenly spread. If not set: all."
     teacher: str | Path | None = None
     "Learn this finished RUN's answers too, of the same task and labels; for embed a MODEL's vectors, or a regress RUN's scores."
+    class_names: bool | None = None
+    'For classify, begin a new head with the names of the classes as further examples. If not set: by the number of labels.'
     teacher_weight: float = 0.9
     "Share of the teacher's answers in the loss of a labelled example, above 0 and up to 1."
     teacher_temperature: float = 2.0

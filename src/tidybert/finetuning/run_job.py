@@ -81,7 +81,8 @@ def with_best_way(
     pooling = arguments.pooling or ("cls" if is_cls_trained else "mean")
     arguments = replace(arguments, pooling=pooling, **chosen)
     reads = "the mean of all tokens" if pooling == "mean" else "[CLS]"
-    return replace(job, arguments=arguments), (
+    names = job.class_names is not False
+    return replace(job, arguments=arguments, class_names=names), (
         f"{count_of(len(texts), 'labelled text')} of {num_classes} classes: {way}; the head reads "
         f"{reads}; {param('head_start')}, {param('num_train_epochs')} and {param('pooling')} set "
         "another way"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from tidybert.configuration import Pooling
 from tidybert.options import Options, option
-from tidybert.tasks.task_options import ScoreOption
+from tidybert.tasks.task_options import DescriptionsOption, ScoreOption
 from tidybert.training.runs.run_options import DeviceOption, PickleOption, RowsOption
 
 AnswerPrecision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
@@ -51,15 +51,12 @@ class PairOptions(OpeningOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamedClassesOptions(Options):
+class NamedClassesOptions(DescriptionsOption):
     """Classes that are known by their names."""
 
     labels: Any = option(None)
     """``--labels NAME,NAME``: Classify by the names of these classes, without training; RUN is then
     any MODEL."""
-    descriptions: Any = option(None)
-    """``--descriptions FILE``: For --labels, a file of labels and texts that say what each means;
-    without --labels its labels are the classes."""
 
 
 @dataclass(frozen=True, kw_only=True)

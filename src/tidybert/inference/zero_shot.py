@@ -7,6 +7,7 @@ C classes, d values a vector.
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -59,43 +60,34 @@ def says_nothing(name: str) -> bool:
     return re.fullmatch(numbered, cleaned(name), re.IGNORECASE) is not None
 
 
+def nameless(labels: Sequence[str]) -> list[str]:
+    """The labels whose names tell nothing apart: they have no meaning, or one that others share."""
+    words = {label: cleaned(label).casefold() for label in labels}
+    counts = Counter(words.values())
+    return [label for label in labels if says_nothing(label) or counts[words[label]] > 1]
+
+
 def class_texts(
     labels: Sequence[str], descriptions: Mapping[str, str] | None = None
 ) -> dict[str, list[str]]:
     """By label, the texts that say what it is: its name in words, and its description, if any.
 
-    Names that say nothing are left out, with a line.  Raises DataError for a label without a name,
-    for two labels that are the same in words, and for a description of no label.
+    Names that tell nothing apart are left out.  Raises DataError for a description of no label.
     """
     given = descriptions or {}
     if unknown := [name for name in given if name not in labels]:
         raise DataError(
             f"{param('descriptions')} describes {unknown[0]!r:.80}, which is no label: the labels "
-            f"are {', '.join(labels[:10])}{', …' if len(labels) > 10 else ''}"
+            f"are {shortened(labels)}"
         )
-    seen: dict[str, str] = {}
-    for label in labels:
-        if not (words := cleaned(label)):
-            raise DataError(f"the label {label!r:.80} has no name: give each label a word")
-        if (key := words.casefold()) in seen:
-            raise DataError(
-                f"the labels {seen[key]!r:.80} and {label!r:.80} are both {words!r:.80} in words: "
-                "leave one of them out, or name them differently"
-            )
-        seen[key] = label
-    empty = [label for label in labels if says_nothing(label)]
-    if empty:
-        _LOGGER.warning(
-            f"names that say nothing are left out: {', '.join(empty[:10])}"
-            f"{', …' if len(empty) > 10 else ''}"
-        )
-    return {
-        label: [
-            *([] if label in empty else [cleaned(label)]),
-            *([given[label]] if label in given else []),
-        ]
-        for label in labels
-    }
+    found = {label: [cleaned(label)] for label in labels}
+    found |= {label: [] for label in nameless(labels)}
+    return {label: [*texts, *filter(None, [given.get(label)])] for label, texts in found.items()}
+
+
+def shortened(labels: Sequence[str]) -> str:
+    """Labels as a message lists them."""
+    return ", ".join(labels[:10]) + (", …" if len(labels) > 10 else "")
 
 
 def read_descriptions(file: str | Path) -> dict[str, str]:
@@ -112,8 +104,8 @@ def read_descriptions(file: str | Path) -> dict[str, str]:
 class NamePredictor(Predictor[ClassAnswer]):
     """Answers with classes that are known by their names: see ``zero_shot``.
 
-    Raises DataError as ``class_texts``, and where nothing says what a label is or a text that does
-    is too long; UsageError for fewer than two labels.
+    Raises DataError as ``class_texts``, for two labels of one name, and where nothing says what a
+    label is or a text that does is too long; UsageError for fewer than two labels.
     """
 
     #: Texts that tell what all have in common; None for those that ``predict`` is given.
@@ -133,7 +125,18 @@ class NamePredictor(Predictor[ClassAnswer]):
                 f"{param('labels')} has {len(labels)} labels; two at least are needed, as in "
                 f"{param('labels', 'billing,hardware')}"
             )
+        seen: dict[str, str] = {}
+        for label in labels:
+            if (words := cleaned(label).casefold()) in seen:
+                raise DataError(
+                    f"the labels {seen[words]!r:.80} and {label!r:.80} are both "
+                    f"{cleaned(label)!r:.80} in words: leave one of them out, or name them "
+                    "differently"
+                )
+            seen[words] = label
         texts = class_texts(labels, descriptions)
+        if left_out := nameless(labels):
+            _LOGGER.warning(f"names that say nothing are left out: {shortened(left_out)}")
         if unsaid := [label for label, found in texts.items() if not found]:
             raise DataError(
                 f"nothing says what the label {unsaid[0]!r:.80} means: name it by a word, or give "

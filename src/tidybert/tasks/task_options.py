@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from tidybert.errors import UsageError, param
 from tidybert.options import Options, option
@@ -93,6 +93,12 @@ class ScoreOption(Options):
     min_score: float | None = option(None, at_least=0, at_most=1)
     """``--min-score S``: Give null as the label of a class whose score is below S. If not set: as
     in training."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescriptionsOption(Options):
+    descriptions: Any = option(None, panel="Data")
+    """``--descriptions FILE``: A file of labels and texts that say what each class means."""
 
 
 @dataclass(frozen=True)
