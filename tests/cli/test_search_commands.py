@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -150,3 +151,54 @@ def test_several_columns_of_one_name_are_a_mistake(
     assert run(["index", str(tiny_model), str(path), "--out", str(tmp_path / "out")]) == 1
 
     assert "several columns are named 'id'; rename them" in capsys.readouterr().err
+
+
+def test_texts_are_replaced_deleted_and_filtered(
+    faq: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "ids")
+    line = ["index", str(tiny_model), str(faq), "--id", "id", "--out", out]
+
+    def found(*words: str) -> list[str]:
+        capsys.readouterr()
+        assert run(["search", out, "the red cat", "--json", *words]) == 0
+        return [hit["id"] for hit in json.loads(capsys.readouterr().out)["hits"]]
+
+    assert run(line) == 0
+    assert found("--top-k", "1") == ["1"]
+    faq.write_text(faq.read_text().replace("the red cat", "a green hen") + "4,we saw,a hen\n")
+    assert run([*line, "--replace"]) == 0
+    assert run([*line, "--replace"]) == 0
+    assert "has these 5 texts already: nothing to do" in capsys.readouterr().err
+    assert sorted(found()) == ["1", "2", "3", "4"]
+    assert sorted(found("--where", "id>=2", "--where", "answer!=a cow", "--exact")) == ["2", "4"]
+    (tmp_path / "gone.txt").write_text("3\n4\n")
+    assert run(["index", "--out", out, "--delete", f"@{tmp_path / 'gone.txt'}", "--compact"]) == 0
+    notes = capsys.readouterr().err
+    assert "2 texts deleted" in notes
+    assert "the space of 3 texts given back" in notes
+    assert sorted(found()) == ["1", "2"]
+    assert run(["info", out]) == 0
+    shown = capsys.readouterr().out
+    assert "texts: 2" in shown
+    assert "id: id" in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--delete", "9"], "--delete: .* has no text with the id 9"),
+        (["minilm", "--delete", "1"], "--delete and --compact take no MODEL, FILE or --replace"),
+        ([], "Missing argument 'MODEL'"),
+        (["minilm", "--replace", "--cluster", "local"], "--replace works on one machine"),
+        (["minilm", "--passage-stride", "4"], "--passage-stride"),
+    ],
+)
+def test_mistakes_of_changes_are_messages(
+    indexed: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+
+    assert run(["index", *words, "--out", str(indexed)]) == 2
+
+    assert re.search(message, capsys.readouterr().err)

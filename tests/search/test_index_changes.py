@@ -217,7 +217,7 @@ def test_ids_that_are_missing_or_there_twice_are_mistakes(
 def test_the_column_of_the_ids_stays(make_index: Make) -> None:
     make_index(id_column="id")
 
-    with pytest.raises(UsageError, match="id_column: id before, '' now"):
+    with pytest.raises(UsageError, match="id: id before, '' now"):
         make_index()
 
 

@@ -155,8 +155,8 @@ class Index(ShowsFacts):
             "truncated": self._state.num_truncated,
             **{name: settings[name] for name in named},
         }
-        if settings["id_column"]:
-            found["id"] = settings["id_column"]
+        if settings["id"]:
+            found["id"] = settings["id"]
         if settings["passages"]:
             found["passages"] = len(self.positions)
         if num_dead := len(self.vectors) - len(self.positions):

@@ -99,7 +99,7 @@ def write_index(
         dtype=dtype,
         precision=embedder.precision,
         dimension=embedder.dimension,
-        id_column=id_column,
+        id=id_column,
         passages=passages,
         passage_stride=passage_stride,
     )
@@ -210,7 +210,7 @@ def _clear(directory: Path, state: IndexState) -> None:
 
 def _checked(examples: Iterable[TextExample], settings: IndexSettings) -> Iterator[TextExample]:
     """The texts; DataError for a pair, and for an id that is missing or there twice."""
-    column = settings.id_column
+    column = settings.id
     lines: dict[str, int] = {}
     for one in examples:
         if one.text_pair is not None:
@@ -307,7 +307,7 @@ def _changed(
 
     for number, group in groupby(left, next_document):
         document = list(group)
-        column = settings.id_column
+        column = settings.id
         key = str((document[0].columns or {})[column]) if column else str(number)
         # One that was deleted has its place still.
         old = numbers.get(key)

@@ -61,7 +61,7 @@ _CHECKED_AT_ONCE: Final = 2**26
 class IndexSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the vectors depend on; ``model`` and ``dimension`` are for whoever searches.
 
-    ``id_column`` has the ids of the texts; "" where their places are.  ``passages`` and
+    ``id`` is the column of the ids of the texts; "" where their places are.  ``passages`` and
     ``passage_stride`` are tokens; 0 where texts are not cut into passages.
     """
 
@@ -73,7 +73,7 @@ class IndexSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     dtype: Annotated[str, one_of(DTYPES)]
     precision: str
     dimension: Count
-    id_column: str = ""
+    id: str = ""
     passages: Count = 0
     passage_stride: Count = 0
 
@@ -197,7 +197,7 @@ class IndexContent:
 
     def id_of(self, document: int, columns: dict[str, Any]) -> str:
         """What names a document."""
-        column = self.state.settings.id_column
+        column = self.state.settings.id
         return str(columns[column] if column else self.places[document])
 
     @cached_property
@@ -211,7 +211,7 @@ class IndexContent:
 
     def numbers(self) -> dict[str, int]:
         """By id the number of the last document that has or had it."""
-        if not self.state.settings.id_column:
+        if not self.state.settings.id:
             return {str(place): number for number, place in enumerate(self.places.tolist())}
         found, position = {}, 0
         documents = self.documents.tolist()
@@ -246,7 +246,7 @@ def open_index(directory: str | Path) -> IndexContent:
                         f"{INDEX_FILE} says; {AGAIN}"
                     )
             return content_of(directory, state)
-        except DataError:
+        except (DataError, OSError):
             # Compacting may have removed these files for others.
             if read_state(directory / INDEX_FILE) == state:
                 raise
