@@ -52,10 +52,7 @@ def margins(probabilities: Floats) -> Floats:
 
 
 def suggested(probabilities: Floats, directions: Floats, count: int) -> list[int]:
-    """Numbers of at most ``count`` texts to label, the most uncertain first, then by distance.
-
-    probabilities: (N, C).  directions: (N, H) of length 1.
-    """
+    """Numbers of at most ``count`` texts to label, the most uncertain first, then by distance."""
     candidates = np.argsort(margins(probabilities), kind="stable")[: CANDIDATES * count]
     chosen: list[int] = []
     # The cosine of each candidate with the nearest one that is taken.
@@ -146,10 +143,7 @@ SHOWN_PAIRS: Final = 15
 
 @dataclass(frozen=True)
 class Vectors:
-    """The frozen encoder's mean vectors of the parts, (N, H), (M, H) and (P, H).
-
-    Those of a pair are both texts' one after the other, and H is twice the width.
-    """
+    """The encoder's mean vectors of the parts, (N, H), (M, H), (P, H); a pair's side by side."""
 
     train: Floats
     dev: Floats
@@ -359,11 +353,7 @@ Progress = Callable[[str, int], AbstractContextManager[Reporter]]
 
 @dataclass(frozen=True)
 class Findings:
-    """The report of the checks before training, and what was found beyond it; None: not looked for.
-
-    labels, contradicting, leaked, suggestions, passed_over: as ``label_check`` has them.
-    not_looked_for: why labels are not judged, for people.
-    """
+    """The report of the checks, and what was found beyond it; None: not looked for."""
 
     report: DataReport
     labels: dict[str, Any] | None = None
@@ -406,15 +396,8 @@ def check_examples(
     """Make the checks of fine-tuning, and look at the labels with the frozen encoder of ``model``.
 
     Nothing is trained but linear probes, and equal arguments give equal findings.  Errors of the
-    checks end the work: the report has them.
-
-    Args:
-        model: a MODEL; a head that it has is not used.
-        pool: examples without labels, of which ``suggest`` are chosen to label next.
-        max_seq_length: tokens an example is cut to; the task's default where not given.
-
-    Raises UsageError where a pool is given and the task is not classify, and what opening and
-    running a MODEL raises.
+    checks end the work: the report has them.  ``pool``: examples of which ``suggest`` are chosen to
+    label next.
     """
     opened = OpenedModel(model, device=device, allow_pickle=allow_pickle)
     if max_seq_length is None:

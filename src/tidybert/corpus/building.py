@@ -153,11 +153,9 @@ def build_corpus(
     """Build a corpus directory, or go on with one that was begun; a finished one stays as it is.
 
     held_out: share of the documents that go to the part held-out; a larger one, if that is fewer
-    than ``least_held_out`` documents and the share is not 0.  screening: documents to leave out.
-    num_workers: processes that tokenise, besides this one; 0 for none.  report: filled with the
-    findings in the files.  progress: called after each block.
-    tokenised: gives the new documents of the files as blocks, from where its ``Reading`` is, where
-    others have tokenised them; None reads and tokenises here.
+    than ``least_held_out`` documents and the share is not 0.  num_workers: processes that tokenise
+    beside this one.  tokenised: gives the new documents of the files as blocks, from where its
+    ``Reading`` is, where others have tokenised them.
     """
     check_held_out(held_out)
     directory = Path(directory)

@@ -23,19 +23,13 @@ Ids = npt.NDArray[Any]
 class Features:
     """The input of the model for one example, or for one window of it.
 
-    It is one sequence, or several that belong together (the choices of a question).
-
-    Args:
-        input_ids: (n,) int32, the sequences end to end, special tokens included.
-        token_type_ids: (n,) uint8, 0 for [CLS] A [SEP], 1 for B [SEP].
-        num_tokens: how many there were before truncation, of the whole example.
-        truncated: whether a part of the example is in none of its features.
-        lengths: of each sequence; empty for one sequence of n.
-        example: the example's number among those that were given; its windows share it.
-        place: facts about a window that its task needs to decode an answer.
-        label: what the task's loss compares with.
-        weight: the share in the loss, relative to the others.
-        taught: (r, C) float32, what a teacher outputs for it, where there is one.
+    input_ids: (n,) int32, the sequences end to end, special tokens included.
+    token_type_ids: (n,) uint8, 0 for [CLS] A [SEP], 1 for B [SEP].
+    num_tokens: before truncation, of the whole example.  truncated: whether a part of it is lost.
+    lengths: of each sequence, such as a question's choices; empty for one sequence of n.
+    example: the example's number, which its windows share.  place: what decodes a window's answer.
+    label: what the task's loss compares with.  weight: the share in the loss.
+    taught: (r, C) float32, what a teacher outputs for it, where there is one.
     """
 
     input_ids: npt.NDArray[np.int32]

@@ -27,10 +27,7 @@ from tidybert.training.runs.run_checkpoints import RunIdentity, weights_sha256
 
 @dataclass(frozen=True)
 class PretrainingPlan:
-    """The corpus, all options, this process among the others, and who hears notes.
-
-    ``shares``: of the tokens, one for each of the joined corpora.  A language model has no masking.
-    """
+    """The corpus, its ``shares`` of the tokens, all options, this process, who hears notes."""
 
     corpus: TokenCorpus
     arguments: PretrainingArguments

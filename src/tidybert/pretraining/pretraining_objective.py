@@ -224,10 +224,7 @@ def largest_micro_batch(
     mixed: bool,
     processes: Processes,
 ) -> int:
-    """Tokens from ``least`` to ``most`` that fit the devices of all processes, with a margin.
-
-    ``make_batch`` makes a batch of a number of tokens; ``start`` is tried first.
-    """
+    """Tokens from ``least`` to ``most`` that fit all processes' devices; ``start`` comes first."""
     device = next(model.parameters()).device
     trained = [each for each in model.parameters() if each.requires_grad]
     kept = _MOMENTS + (processes.size > 1)

@@ -78,10 +78,7 @@ _CHARACTER, _SMALL_CHARACTER = 6.4, 5.6
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing that a screen reader announces by its title and description.
-
-    ``name`` is unique on a page.
-    """
+    """A drawing that a screen reader announces; ``name`` is unique on a page."""
 
     name: str
     title: str

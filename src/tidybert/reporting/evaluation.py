@@ -22,14 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ModelOrigin:
-    """Each is None where the RUN does not say it.
-
-    Args:
-        start: the MODEL that training began with.
-        train: the file that it was trained on.
-        seed: of the training.
-        sha256: of configuration, vocabulary and weights together, as tidybert.json has it.
-    """
+    """The MODEL, the file and the seed of a training, and the model's sha256; None if unknown."""
 
     start: str | None = None
     train: str | None = None
@@ -39,28 +32,14 @@ class ModelOrigin:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A model measured on a labelled file.
+    """A model measured on a labelled file; ``model`` and ``data`` are as the user named them.
 
-    Args:
-        task: its name, such as "classify".
-        model: the RUN, as the user named it.
-        data: the file, as the user named it.
-        date: the time of the measurement, as the report shows it.
-        metrics: numbers and tables as the task gives them, with the counts of an Examination.
-        judgements: one for each example. For scores ``correct`` is None, and expected and
-            predicted are numbers with all their digits.
-        max_seq_length: the most tokens a sequence may have.
-        truncation: what happened to examples that lost a part, after "3 of 9 examples".
-        meanings: an explanation of each metric, in the order in which the report shows them.
-        metric: the metric that picked the model's weights.
-        label_names: the classes by id, where each example has one class; otherwise None.
-        probabilities: (N, C), of the classes; None where an answer is not a class.
-        temperature: the number that divided the logits; None without one.
-        intervals: around the metrics.
-        training: the history of the model's training.
-        origin: where the model comes from.
-        correctness: what ``correct`` of the judgements measures, in words.
-        searches: what each query found, where answers are searches.
+    metrics: numbers and tables as the task gives them, with the counts of an Examination.
+    judgements: one for each example. For scores ``correct`` is None, and expected and predicted are
+    numbers with all their digits.  correctness: what ``correct`` measures, in words.
+    truncation: what happened to examples that lost a part, after "3 of 9 examples".
+    metric: the one that picked the model's weights.  meanings: in the order of the report.
+    label_names, probabilities (N, C): None where an example does not have one class.
     """
 
     task: str

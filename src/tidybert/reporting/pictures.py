@@ -32,10 +32,7 @@ _MOST_WITH_FLAT_NAMES: Final = 6
 def interval(
     low: float, value: float, high: float, baseline: float | None = None, least: float = 0
 ) -> Markup:
-    """A value and its interval on a line from ``least`` to 1, for a row that spells the numbers.
-
-    The baseline is an upright line.
-    """
+    """A value, its interval and its baseline on a line from ``least`` to 1, for a row."""
 
     def place(number: float) -> float:
         return 4 + (number - least) / (1 - least) * (_INTERVAL_WIDTH - 8)
@@ -52,10 +49,7 @@ def interval(
 
 
 def calibration(bins: Sequence[Entry], right: str = "accuracy") -> Markup:
-    """The mean correctness of answers, called ``right``, by confidence.
-
-    On the diagonal both are equal.
-    """
+    """The mean correctness of answers, called ``right``, by confidence; equal on the diagonal."""
     frame = Frame((0, 1), (0, 1))
     most = max(each["count"] for each in bins)
     dots = []

@@ -158,10 +158,7 @@ def _panel(
     named: Courses,
     of_shares: bool = False,
 ) -> _Panel:
-    """Losses or ``of_shares``: the training's line, and a line of dots for each course.
-
-    The ``named`` ones have their names at their ends.
-    """
+    """Losses or shares: the training's line, and dots for each course, which may be named."""
     later = [y for x, y in trained if x > _FIRST_SHARE * last] or [y for _, y in trained]
     values = [y for _, course in courses for _, y in course]
     low, high = around(values + later)

@@ -23,10 +23,7 @@ _MAX_LINE_POINTS: Final = 400
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """The logged numbers, in the order of the steps: figures or metrics beside their ``step``.
-
-    skipped: the steps whose data were passed over.
-    """
+    """The logged figures and metrics beside their ``step``; skipped: steps without an update."""
 
     steps: list[dict[str, float]]
     evaluations: list[dict[str, float]]

@@ -45,12 +45,9 @@ class JsonAnswer(JSONResponse):
 class Refusal(Exception):
     """A request that is not answered.
 
-    Args:
-        status: of HTTP.
-        message: for the user: what was given, what was expected; no path, no key, no stack.
-        param: the field of the request that is wrong, such as "inputs.3"; None without one.
-        kind: a word that programs can compare; that of KINDS if not given.
-        retry_after: seconds after which it may succeed; None where waiting does not help.
+    message: for the user: what was given, what was expected; no path, no key, no stack.
+    param: the field of the request that is wrong, such as "inputs.3".  kind: a word for programs.
+    retry_after: seconds after which it may succeed; None where waiting does not help.
     """
 
     status: int

@@ -45,10 +45,7 @@ _BATCH_TOKENS: Final = {"cpu": 1024, "cuda": 16_384}
 
 
 class Engine:
-    """The models of a server, the queue, and the threads that compute.
-
-    ``parent``: the process whose worker this is.  Call ``open`` and ``start`` before requests.
-    """
+    """The models of a server, its queue and threads; ``parent``: whose worker this is."""
 
     def __init__(self, settings: ServerSettings, parent: int | None = None) -> None:
         self.settings = settings
@@ -108,10 +105,7 @@ class Engine:
 
 @asynccontextmanager
 async def admitted(engine: Engine, client: str, num_inputs: int) -> AsyncIterator[None]:
-    """Refuse what cannot be taken, end what takes too long, and turn users' errors into Refusals.
-
-    ``client`` is who asks; each client has an equal share of the server.
-    """
+    """Refuse what cannot be taken, end what takes too long, turn users' errors into Refusals."""
     settings = engine.settings
     if num_inputs == 0:
         raise Refusal(422, "there are no inputs; give one at least", "inputs")
@@ -201,10 +195,7 @@ class Embedded:
 
 @dataclass(frozen=True)
 class AskedModel:
-    """The model that a request asks, and who asks; every method raises Refusal.
-
-    ``truncate`` cuts inputs that are too long; without it they are refused.
-    """
+    """The model that a request asks, and who asks; every method raises Refusal."""
 
     engine: Engine
     model: ServedModel

@@ -129,10 +129,7 @@ class ServedModel:
         return self.max_positions if self.predictor is None else self.predictor.max_seq_length
 
     def embedding_features(self, inputs: Sequence[Any], prompt: str = "") -> list[Features]:
-        """Features of texts after the prompt, or of lists of ids, cut to ``embedding_length``.
-
-        Ids that do not begin with [CLS] get the special tokens around them.
-        """
+        """Features of texts after the prompt, or of ids and special tokens, cut to fit."""
         if all(isinstance(one, str) for one in inputs):
             return text_features(self.tokenizer, inputs, None, self.embedding_length, prompt=prompt)
         return [self._id_features(ids, number) for number, ids in enumerate(inputs)]

@@ -158,10 +158,7 @@ _STEPS_OF_RATE: Final = 10
 
 @dataclass(frozen=True)
 class LaunchedStep:
-    """A step whose figures may be on their way: those of ``add_gradients``, then the norm.
-
-    step: its number, from 1.  before: the run's progress before it.
-    """
+    """A step, from 1, whose figures may be on their way; before: the run's progress before it."""
 
     step: int
     begin: float

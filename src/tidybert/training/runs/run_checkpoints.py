@@ -195,11 +195,7 @@ def step_directories(run: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The content of a checkpoint; ``moments`` come from ``optimizer_tensors``.
-
-    as_model: writes the weights and what makes them a MODEL; None writes the weights alone.
-    is_kept: whether it stays, also when the run is finished.
-    """
+    """The content of a checkpoint; ``as_model`` writes it as a MODEL; ``is_kept``: for good."""
 
     state: TrainingState
     weights: Mapping[str, Tensor]

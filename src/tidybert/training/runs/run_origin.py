@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunOrigin:
-    """Where a run's examples came from.
+    """Where a run's examples came from: the ``file_identity`` of each part, and how they were read.
 
-    name: the RUN's own name, where it is not its directory's.
-    files: the ``file_identity`` of each part of the data ("train", "dev").
-    reading: how they were read, as in tidybert.json.
-    label_values: by name, labels that a program gave and that are not texts.
+    name: the RUN's own, where it is not its directory's.  label_values: labels that are not texts.
     read: of each part, how many rows were read, left out and moved, and what else was found.
     """
 
