@@ -246,7 +246,9 @@ class RoundedWeights:
 
 
 def _rounded(weight: Tensor) -> Tensor:
-    known: RoundedWeights | None = getattr(_of_this_thread, "weights", None)
+    known: RoundedWeights | None = None
+    if not torch.compiler.is_compiling():
+        known = getattr(_of_this_thread, "weights", None)
     return weight.detach().bfloat16() if known is None else known.rounded(weight)
 
 
