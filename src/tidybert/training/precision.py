@@ -41,7 +41,8 @@ def is_mixed(precision: str, device: torch.device) -> bool:
 
 def has_matrix_units() -> bool:
     """Whether the processor has Intel's AMX, which multiplies bfloat16 far faster than float32."""
-    return bool(torch.cpu._is_amx_tile_supported())
+    asked = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return asked is not None and bool(asked())
 
 
 def _has_bfloat16(device: torch.device) -> bool:

@@ -1,5 +1,7 @@
 """The encoder in int8 and bfloat16: BertLayer's states, alone and in company, and the rest."""
 
+import copy
+import pickle
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,9 +12,10 @@ from torch import nn
 from tidybert.configuration import BertConfig
 from tidybert.modeling.attention import PassOptions
 from tidybert.modeling.bert import BertModel
-from tidybert.modeling.encoder import ACTIVATIONS
+from tidybert.modeling.encoder import ACTIVATIONS, BertLayer
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.modeling.kernels import answer_layers as module
+from tidybert.modeling.kernels import linear as linear_module
 from tidybert.modeling.kernels.answer_layers import (
     AnswerLayer,
     BFloat16Layer,
@@ -126,6 +129,17 @@ def test_the_float32_weights_are_gone_and_the_state_says_which_they_were(
 
 
 @pytest.mark.skipif(not has_bfloat16_products(), reason="no products of bfloat16")
+@torch.inference_mode()
+def test_a_copy_in_bfloat16_has_the_same_bits() -> None:
+    model, rows = classifier(), rows_of([5, 130])
+    assert use_bfloat16(model)
+
+    copies = copy.deepcopy(model), pickle.loads(pickle.dumps(model))
+
+    assert all(torch.equal(each(rows), model(rows)) for each in copies)
+
+
+@pytest.mark.skipif(not has_bfloat16_products(), reason="no products of bfloat16")
 @pytest.mark.parametrize("name", ACTIVATIONS)
 @torch.inference_mode()
 def test_a_function_inside_a_product_is_the_function(name: str) -> None:
@@ -143,6 +157,22 @@ def test_a_function_inside_a_product_is_the_function(name: str) -> None:
     layer.activation = torch.tanh
     expected = torch.tanh(rounded.intermediate(hidden.bfloat16()))
     assert torch.equal(BFloat16Layer(layer)._expanded(hidden.bfloat16()), expected)
+
+
+@pytest.mark.parametrize("lacks", ["operators", "processor"])
+def test_without_products_of_bfloat16_the_layers_stay(
+    lacks: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "has_bfloat16_products", has_bfloat16_products.__wrapped__)
+    if lacks == "operators":
+        monkeypatch.setattr(linear_module, "_PACK", None)
+    else:
+        monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    model = classifier()
+
+    assert not use_bfloat16(model)
+
+    assert all(isinstance(layer, BertLayer) for layer in model.bert.layers)
 
 
 @pytest.mark.parametrize(

@@ -92,10 +92,12 @@ class AnswerLayer(nn.Module):
 
     def after_attention(self, context: Tensor, hidden: Tensor) -> Tensor:
         """(R, H) from attention's context and the layer's input; works row by row."""
-        if context.shape[0] <= MOST_ROWS:
-            return self._of_few(context, hidden)
-        parts = zip(torch.split(context, MOST_ROWS), torch.split(hidden, MOST_ROWS), strict=True)
-        return torch.cat([self._of_few(*each) for each in parts])
+        count, size = context.shape[0], size_of(context.shape[0])
+        given = filled(context, size), filled(hidden, size)
+        if size <= MOST_ROWS:
+            return cut(self._of_few(*given), count)
+        parts = zip(*(torch.split(each, MOST_ROWS) for each in given), strict=True)
+        return cut(torch.cat([self._of_few(*each) for each in parts]), count)
 
     def _of_few(self, context: Tensor, hidden: Tensor) -> Tensor:
         after_attention, after_output = self._norms
@@ -196,7 +198,7 @@ class AnswerEncoder(BertEncoder):
         if count <= MOST_ROWS and is_whole and not options.causal and not torch.is_grad_enabled():
             layers = self._layers_for_few()
         if not layers:
-            if dtype is None:
+            if self.kind is None:
                 return super().forward(lower, rows, options)
             size = count if options.hidden_states is not None else size_of(count)
             states = LowerStates(filled(hidden, size, dtype), lower.num_layers)

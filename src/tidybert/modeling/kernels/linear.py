@@ -52,6 +52,10 @@ def _is_amd() -> bool:
     return "AuthenticAMD" in described
 
 
+def _is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64")
+
+
 # The operator that torch.compile calls for the same purpose.
 _ONEDNN: Any = (
     getattr(torch.ops.mkldnn, "_linear_pointwise", None)
@@ -168,6 +172,14 @@ class BFloat16Linear:
             found = _ONEDNN.binary(rows, filled(added, size), self._packed, self._bias, "add")
         return cut(found, count)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """With the weight as it was, which a copy or another process lays out itself."""
+        return {**self.__dict__, "_packed": self._packed.to_dense()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._packed = _PACK(self._packed, None)
+
 
 def plain_bfloat16_linear(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The plain body of ``BFloat16Linear``, before anything is added."""
@@ -175,9 +187,29 @@ def plain_bfloat16_linear(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tenso
     return (rows @ weight.T + bias).bfloat16()
 
 
+@cache
 def has_bfloat16_products() -> bool:
-    """Whether oneDNN multiplies bfloat16 here: it needs AVX-512 on x86."""
-    return _ONEDNN is not None and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    """Whether oneDNN multiplies bfloat16 here, as ``BFloat16Linear`` asks it to."""
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(size, 64, generator=generator) for size in (5, 32))
+    rows, bias, added = hidden.bfloat16(), torch.linspace(-1, 1, 32), torch.ones(5, 32)
+    try:
+        if not _is_x86() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+            return False
+        product = BFloat16Linear(weight, bias)
+        found = (
+            product(rows),
+            product(rows, added.bfloat16()) - 1,
+            product(rows, None, ("relu", "")),
+        )
+    except (AttributeError, NotImplementedError, RuntimeError, TypeError):
+        return False
+    expected = plain_bfloat16_linear(hidden, weight, bias).float()
+    rounded = (each.float() for each in found)
+    return all(
+        torch.allclose(each, other, rtol=2**-5, atol=0.1)
+        for each, other in zip(rounded, (expected, expected, expected.relu()), strict=True)
+    )
 
 
 _of_this_thread = threading.local()
@@ -214,7 +246,9 @@ class RoundedWeights:
 
 
 def _rounded(weight: Tensor) -> Tensor:
-    known: RoundedWeights | None = getattr(_of_this_thread, "weights", None)
+    known: RoundedWeights | None = None
+    if not torch.compiler.is_compiling():
+        known = getattr(_of_this_thread, "weights", None)
     return weight.detach().bfloat16() if known is None else known.rounded(weight)
 
 
@@ -434,8 +468,7 @@ def rounded_weight(weight: Tensor, largest: int) -> tuple[Tensor, Tensor]:
 @cache
 def largest_weight() -> int:
     """The largest weight of a product that is exact here: 127, 63 without VNNI, 0 for none."""
-    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
-    if not is_x86 or torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+    if not _is_x86() or torch.backends.cpu.get_cpu_capability() == "DEFAULT":
         # oneDNN's body for other processors is far slower than float32.
         return 0
     return next((largest for largest in _LARGEST_WEIGHTS if _is_exact(largest)), 0)

@@ -24,6 +24,9 @@ _STEP: Final = 512
 
 def size_of(count: int) -> int:
     """The number of rows that are computed of ``count``: at most 15 or an eighth more."""
+    if torch.compiler.is_compiling():
+        # A compiler would make a program for each size.
+        return count
     place = bisect_left(_SIZES, count)
     return _SIZES[place] if place < len(_SIZES) else -(-count // _STEP) * _STEP
 
