@@ -180,7 +180,8 @@ class PredictJob(TextJob):
 
         if isinstance(opened, NamePredictor):
             # Each line of a stream is answered before the next one is there.
-            opened.compare_with(() if source == "-" else read(ReadReport()))
+            is_stream = source == "-" or not Path(source).is_file()
+            opened.compare_with(() if is_stream else read(ReadReport()))
         return read(report)
 
     def write(
