@@ -45,6 +45,7 @@ def test_weights_come_back_in_parts(tmp_path: Path, environment: dict[str, str])
     logs = "".join(path.read_text() for path in out.glob("*.log"))
     assert done.returncode == 0, done.stderr + logs
     assert "step 2: cls_cosine" in logs
+    assert subprocess.run(["sha256sum", "-c", "sums"], cwd=out, check=False).returncode == 0
     whole = tmp_path / "weights.tar"
     whole.write_bytes(b"".join(path.read_bytes() for path in sorted(out.glob("weights.*"))))
     with tarfile.open(whole) as archive:

@@ -129,6 +129,7 @@ def test_a_run_keeps_the_score_of_its_training(
     ]
     assert 32 <= sum(each["label"] is not None for each in answers) < 64
     assert None not in [each["label"] for each in Predictor(run, min_score=0.0).predict(texts)]
+    assert Predictor(run, min_score=0.0).fingerprint != Predictor(run).fingerprint
     found = evaluate(run, dev, report=tmp_path / "report")
     assert found["coverage"] >= 0.5
     assert f"From a score of {score:.4f} on" in (tmp_path / "report" / "report.html").read_text()

@@ -9,6 +9,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack, cast, overload
 import numpy as np
 import numpy.typing as npt
 import torch
+from msgspec.structs import replace
 from torch import nn
 
 from tidybert.checkpoints.example_kinds import PAIR
@@ -161,7 +162,10 @@ class Predictor(ShowsFacts, Generic[Answer]):
         fitting = fitting_length(opened.config, given.max_seq_length)
         if given.max_seq_length is not None:
             self.max_seq_length = fitting
-        self.task = self.task.with_min_score(given.min_score)
+        if given.min_score is not None:
+            self.task = self.task.with_min_score(given.min_score)
+            chosen = {**self.metadata.settings, "min_score": given.min_score}
+            self.metadata = replace(self.metadata, settings=chosen)
 
     @classmethod
     def of(cls, finished: Finished) -> Self:
@@ -184,8 +188,9 @@ class Predictor(ShowsFacts, Generic[Answer]):
         metadata = self.metadata
         # The files' hash takes no time; a directory of transformers has none.
         model = metadata.sha256 or model_fingerprint(self.model, self.tokenizer)
-        chosen = {**metadata.settings, **self.task.settings()}
-        settings = plain_json([metadata.task, metadata.label_names, chosen, metadata.files])
+        settings = plain_json(
+            [metadata.task, metadata.label_names, metadata.settings, metadata.files]
+        )
         return hashlib.sha256(json.dumps([model, settings]).encode()).hexdigest()
 
     def facts(self) -> dict[str, object]:

@@ -187,7 +187,8 @@ class PredictJob(AnswerJob):
 
         if isinstance(opened, NamePredictor):
             # Each line of a stream is answered before the next one is there.
-            opened.compare_with(() if source == "-" else read(ReadReport()))
+            is_stream = source == "-" or not Path(source).is_file()
+            opened.compare_with(() if is_stream else read(ReadReport()))
         return read(report)
 
     def chunks(self, opened: Predictor, texts: Iterable[Any], *, first: int = 1) -> Chunks:
