@@ -36,6 +36,7 @@ from tidybert.corpus.screening import (
 )
 from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartState, PartWriter
 from tidybert.corpus.token_shards import (
+    HASHING_THREADS,
     MANIFEST_FILE,
     PARTS,
     BuildSettings,
@@ -64,8 +65,6 @@ PROGRESS_FILE: Final = "progress.json"
 DIGESTS_FILE: Final = "digests.bin"
 BANDS_FILE: Final = "bands.bin"
 EXCLUDED_FILE: Final = "excluded.jsonl"
-# Hashing works outside Python's lock.
-_HASHING_THREADS: Final = 2
 
 
 class Progress(msgspec.Struct, forbid_unknown_fields=True):
@@ -164,7 +163,7 @@ def build_corpus(
     screening = screening or Screening()
     evaluation = screening.evaluation
     # An edited file is another file, whatever its size.
-    with ThreadPoolExecutor(_HASHING_THREADS) as pool:
+    with ThreadPoolExecutor(HASHING_THREADS) as pool:
         digests = list(pool.map(Source.content_hash, files))
     settings = BuildSettings(
         files=[
@@ -362,7 +361,7 @@ class _Output:
         )
         for file in self._beside.values():
             file.sync()
-        text = json.dumps(manifest.to_dict(), indent=1, ensure_ascii=False)
+        text = json.dumps(msgspec.to_builtins(manifest), indent=1, ensure_ascii=False)
         atomic_write_text(self._directory / MANIFEST_FILE, text + "\n")
         remove_progress(self._directory)
         return manifest
