@@ -97,7 +97,7 @@ class MixedInstances:
             for part, place in zip(self.parts, position.positions, strict=True)
         ]
         lengths = [part.lengths(places) for part, places in zip(self.parts, found, strict=True)]
-        # Of the next instances of all corpora, laid end to end: their corpus's tokens for its share.
+        # Of all next instances, laid end to end: the tokens of their corpus for its share.
         starts = [
             (given + np.cumsum(each) - each) / share
             for given, each, share in zip(position.tokens, lengths, self.shares, strict=True)
