@@ -327,17 +327,6 @@ def nearest_pieces(table: Floats, tokenizer: BertTokenizer, word: str, top_k: in
     return NearestPieces(word, pieces, found, cosines[best])
 
 
-def word_vectors(table: Floats, tokenizer: BertTokenizer, texts: Sequence[str]) -> Floats:
-    """(m, H): the mean of the word embeddings (V, H) of each text's pieces; DataError for none."""
-    vectors = []
-    for text in texts:
-        ids = tokenizer.encode(text, add_special_tokens=False).input_ids
-        if not ids:
-            raise DataError(f"{text!r:.60} has no token to compare")
-        vectors.append(table[ids].mean(0))
-    return np.stack(vectors)
-
-
 def principal_components(vectors: Floats) -> Floats:
     """(m, 2): vectors (m, d) on their first two principal components, centred on 0.
 

@@ -40,7 +40,7 @@ from tidybert.pretraining.pretraining_objective import (
     build_pretraining_model,
     micro_batch_tokens,
 )
-from tidybert.pretraining.probes import read_probes, scores_of
+from tidybert.pretraining.probes import read_probes
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.throughput import Utilization, estimate, flops_per_token, peak_flops
 from tidybert.pretraining.weighted_data import weighted_corpora
@@ -249,7 +249,10 @@ def _pretrain(
         network,
         stream.take,
         arguments,
-        evaluate=lambda each: {**held_out.measure(each), **scores_of(probes, each)},
+        evaluate=lambda model: {
+            **held_out.measure(model),
+            **{f"probe_{each.name}": each.score(model) for each in probes},
+        },
         first_position=stream.first_position,
         in_new_order=stream.in_new_order,
         processes=processes,
