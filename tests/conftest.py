@@ -577,6 +577,7 @@ def server_on_a_thread(**settings: Any) -> Iterator[tuple[str, Any]]:
 @pytest.fixture(scope="session")
 def write_corpus() -> Callable[..., Path]:
     """Writes documents, each sentences of ids from 5 on, to a corpus directory of token shards."""
+    import msgspec
     import numpy as np
 
     from tidybert.corpus.shard_writer import Block, PartWriter
@@ -616,7 +617,7 @@ def write_corpus() -> Callable[..., Path]:
             counts={},
             parts=parts,
         )
-        (directory / MANIFEST_FILE).write_text(json.dumps(manifest.to_dict()))
+        (directory / MANIFEST_FILE).write_text(json.dumps(msgspec.to_builtins(manifest)))
         return directory
 
     return write

@@ -15,9 +15,8 @@ from tidybert.cluster.corpus_job import (
     duplicates,
     read_part,
 )
-from tidybert.corpus.building import build_corpus
+from tidybert.corpus.building import Reading, build_corpus
 from tidybert.corpus.documents import CorpusOptions, CorpusReport
-from tidybert.corpus.new_documents import Reading
 from tidybert.errors import DataError
 from tidybert.files.reading import ReadReport
 from tidybert.system.reporter import SILENT
@@ -89,7 +88,7 @@ def test_a_build_that_was_stopped_goes_on_from_the_parts(
     build_corpus([corpus], tokenizer, tmp_path / "one", held_out=0.2)
     work = CorpusFileJob(model=str(tiny_model))
     # A block for each three documents, synced at once.
-    monkeypatch.setattr("tidybert.corpus.new_documents.BLOCK_DOCUMENTS", 3)
+    monkeypatch.setattr("tidybert.corpus.building.BLOCK_DOCUMENTS", 3)
     monkeypatch.setattr("tidybert.corpus.building.SYNC_SECONDS", 0)
     for stop in (1, 4, 9):
 

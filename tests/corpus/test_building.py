@@ -50,7 +50,7 @@ def sources(
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few documents, each synced: the ways of a large corpus on a small one."""
-    monkeypatch.setattr("tidybert.corpus.new_documents.BLOCK_CHARACTERS", 600)
+    monkeypatch.setattr("tidybert.corpus.building.BLOCK_CHARACTERS", 600)
     monkeypatch.setattr(module, "SYNC_SECONDS", -1.0)
 
 
@@ -206,10 +206,10 @@ def test_bytes_do_not_depend_on_stops(
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from tidybert.corpus import building as corpus, new_documents
+from tidybert.corpus import building as corpus
 from tidybert.tokenization import BertTokenizer
 
-new_documents.BLOCK_CHARACTERS, corpus.SYNC_SECONDS = 600, -1.0
+corpus.BLOCK_CHARACTERS, corpus.SYNC_SECONDS = 600, -1.0
 blocks = 0
 
 def kill(built):

@@ -133,7 +133,7 @@ def test_a_stopped_build_leaves_out_the_same(
     }
     build_corpus([text], tokenizer, tmp_path / "whole", **given)
     monkeypatch.setattr(building, "SYNC_SECONDS", -1.0)
-    monkeypatch.setattr("tidybert.corpus.new_documents.BLOCK_DOCUMENTS", 5)
+    monkeypatch.setattr("tidybert.corpus.building.BLOCK_DOCUMENTS", 5)
 
     def stop(built: building.Built) -> None:
         raise KeyboardInterrupt

@@ -85,7 +85,7 @@ def test_a_stopped_build_of_a_store_goes_on_and_notices_a_change(
     tokenizer = BertTokenizer.from_pretrained(tiny_model)
     build_corpus([local], tokenizer, tmp_path / "local", held_out=0.2)
     monkeypatch.setattr(building, "SYNC_SECONDS", -1.0)
-    monkeypatch.setattr("tidybert.corpus.new_documents.BLOCK_DOCUMENTS", 7)
+    monkeypatch.setattr("tidybert.corpus.building.BLOCK_DOCUMENTS", 7)
 
     def stop(built: building.Built) -> None:
         if built.num_documents > 30:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from tidybert.cluster.file_job import JobReport, run_job
 from tidybert.cluster.input_files import InputFile
 from tidybert.cluster.ray_engine import ray_cluster
-from tidybert.corpus.building import build_corpus
+from tidybert.corpus.building import Origin, Reading, build_corpus, new_blocks
 from tidybert.corpus.documents import (
     STANDARD_INPUT,
     CorpusOptions,
@@ -29,7 +29,6 @@ from tidybert.corpus.documents import (
     corpus_files,
     source_of,
 )
-from tidybert.corpus.new_documents import Origin, Reading, new_blocks
 from tidybert.corpus.screening import DIGEST_BYTES, Digests, SeenDigests, check_held_out
 from tidybert.corpus.shard_writer import Block
 from tidybert.corpus.token_shards import Manifest, described, is_corpus

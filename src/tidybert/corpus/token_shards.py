@@ -42,7 +42,7 @@ FORMAT_VERSION: Final = 1
 MANIFEST_FILE: Final = "corpus.json"
 SUFFIXES: Final = ("tokens", "sentences", "documents")
 # Hashing works outside Python's lock.  Two threads keep a disk busy while one of them computes.
-_HASHING_THREADS: Final = 2
+HASHING_THREADS: Final = 2
 # Bounds of sentences and documents have 32 bits.
 _MOST: Final = 2**32 - 1
 
@@ -176,10 +176,6 @@ class Manifest(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=
         words = json.dumps([self.vocabulary, msgspec.to_builtins(self.parts)], sort_keys=True)
         return hashlib.sha256(words.encode()).hexdigest()
 
-    def to_dict(self) -> dict[str, Any]:
-        content: dict[str, Any] = msgspec.to_builtins(self)
-        return content
-
 
 def is_corpus(directory: str | Path) -> bool:
     return (Path(directory) / MANIFEST_FILE).is_file()
@@ -220,7 +216,7 @@ def verify_files(
 ) -> None:
     """Read every file and compare its sha256; ``progress`` gets the bytes read, and of all."""
     total, done = sum(file.num_bytes for file in files), 0
-    with ThreadPoolExecutor(_HASHING_THREADS) as pool:
+    with ThreadPoolExecutor(HASHING_THREADS) as pool:
         checks = [pool.submit(check_sha256, file.path, file.sha256) for file in files]
         try:
             for file, check in zip(files, checks, strict=True):

@@ -23,18 +23,13 @@ _SHOWN_TERMS: Final = 8
 class AttentionCell(ExplainedText):
     """How one piece (the row) came to look at another (the column), step by step.
 
-    Args:
-        layer, head: from 1.
-        row, column: positions of the piece that looks and of the piece that it looks at.
-        query: (D,) of the row.  key: (D,) of the column.
-        products: (D,) the terms of query · key.
-        dot: their sum.
-        scaled: dot / sqrt(D).
-        row_scores: (n,) the scaled scores of the row; minus infinity where it may not look.
-        row_probs: (n,) their softmax.
-        values: (n, D) of all pieces.
-        weighted_values: (n, D) each times its probability.
-        context: (D,) their sum, the head's output for the row.
+    layer, head: from 1.  row, column: positions of the two pieces.
+    query: (D,) of the row.  key: (D,) of the column.  products: (D,) the terms of query · key.
+    dot: their sum.  scaled: dot / sqrt(D).
+    row_scores: (n,) the scaled scores of the row; minus infinity where it may not look.
+    row_probs: (n,) their softmax.  values: (n, D) of all pieces.
+    weighted_values: (n, D) each times its probability.
+    context: (D,) their sum, the head's output for the row.
     """
 
     layer: int
@@ -112,13 +107,10 @@ class AttentionHead(ExplainedText):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Attention(ExplainedText):
-    """Attention of all layers and heads.
+    """Attention of all layers and heads; ``causal``: a piece sees itself and those before it.
 
-    Args:
-        causal: whether a piece sees only itself and the pieces before it.
-        scores: (L, N, n, n) query · key / sqrt(D); minus infinity where a piece may not look.
-        probs: (L, N, n, n) their softmax over each row.
-        query, key, value: (L, N, n, D).
+    scores: (L, N, n, n) query · key / sqrt(D); minus infinity where a piece may not look.
+    probs: (L, N, n, n) their softmax over each row.  query, key, value: (L, N, n, D).
     """
 
     causal: bool

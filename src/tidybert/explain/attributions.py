@@ -160,19 +160,15 @@ _LESS: Final = "207,101,42"
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Attributions(ExplainedText):
-    """The share of each piece and word in the score of one answer.
+    """The share of each piece and word in the score of ``target``, one answer, by one of METHODS.
 
-    Args:
-        method: one of METHODS.
-        target: the answer whose score is explained.
-        score: ln(p / (1 - p)) of its probability; a regression's value; start plus end logit.
-        baseline_score: of the baseline; None but for integrated gradients.
-        values: (n,) of each piece; NaN for leave one word out.
-        word_values: (w,) of each of ``words``, the sum over its pieces; NaN where leaving the word
-            out would remove what is scored.
-        completeness_gap: score - baseline_score - the sum of ``values``, which is 0 for infinitely
-            many steps; None but for integrated gradients.
-        steps: points of the path; None but for integrated gradients.
+    score: ln(p / (1 - p)) of its probability; a regression's value; start plus end logit.
+    values: (n,) of each piece; NaN for leave one word out.
+    word_values: (w,) of each of ``words``, the sum over its pieces; NaN where leaving the word out
+    would remove what is scored.
+
+    Of integrated gradients alone: baseline_score; steps, the points of the path; completeness_gap,
+    score - baseline_score - the sum of ``values``, which is 0 for infinitely many steps.
     """
 
     method: str

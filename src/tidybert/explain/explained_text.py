@@ -127,14 +127,7 @@ def cosine(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Floats:
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a text.
-
-    Args:
-        text: its characters.
-        sequence_id: 0 for the first text, 1 for the second.
-        span: its place in that text, (start, end) in characters.
-        pieces: the positions of its pieces in the input.
-    """
+    """A word of the first (0) or second text (1), its place there, and its pieces' positions."""
 
     text: str
     sequence_id: int
@@ -144,12 +137,7 @@ class Word:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExplainedText(Shown):
-    """The base of results about one input of n pieces.
-
-    Args:
-        text, text_pair: as given.
-        encoding: the pieces with their ids and places; [CLS] and [SEP] among them.
-    """
+    """The base of results about one input of n pieces, [CLS] and [SEP] among them."""
 
     text: str
     text_pair: str | None

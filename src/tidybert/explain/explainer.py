@@ -49,7 +49,6 @@ from tidybert.explain.layer_states import (
     WordInTexts,
     answers_of,
     nearest_pieces,
-    word_vectors,
 )
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import encoding_features
@@ -296,7 +295,13 @@ class Explainer(OfOpened):
         if len(texts) < 2:
             raise DataError(f"{len(texts)} texts were given: expected two or more to compare")
         if layer == WORDS:
-            vectors = word_vectors(self._word_table(), self.tokenizer, texts)
+            table, means = self._word_table(), []
+            for text in texts:
+                ids = self.tokenizer.encode(text, add_special_tokens=False).input_ids
+                if not ids:
+                    raise DataError(f"{text!r:.60} has no token to compare")
+                means.append(table[ids].mean(0))
+            vectors = np.stack(means)
         elif layer is None and not self._is_causal:
             layer, vectors = self.config.num_hidden_layers, self._embedder.embed(texts)
         else:

@@ -23,10 +23,7 @@ from tidybert.tokenization.tokenizer import Span
 class EmbeddingSum(ExplainedText):
     """The embeddings that the model adds for each piece, (n, H) each.
 
-    Args:
-        word, position, segment: the summands; a language model has no segments, and None.
-        total: their sum.
-        normalized: the sum after LayerNorm, which the first layer reads.
+    A language model has no segments.  normalized: the sum after LayerNorm, for the first layer.
     """
 
     word: Floats
@@ -88,14 +85,9 @@ class HiddenStates(ExplainedText):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WordInTexts(Shown):
-    """A word's vectors in several texts, layer by layer.
+    """A word's vectors in B texts, layer by layer; spans: its first place in each.
 
-    Args:
-        word: as asked for.
-        texts: B of them.
-        spans: its first place in each.
-        vectors: (B, L + 1, H), the mean over its pieces.
-        cosines: (L + 1, B, B) of these vectors with each other.
+    vectors: (B, L + 1, H), the mean over its pieces.  cosines: (L + 1, B, B) of these vectors.
     """
 
     word: str
@@ -145,13 +137,9 @@ _SHOWN_WORDS: Final = 3
 
 @dataclass(frozen=True)
 class LayerAnswer:
-    """A layer's answer at one [MASK].
+    """A layer's likeliest pieces at one [MASK], the best first; layer L is the model's own answer.
 
-    Args:
-        layer: 0 for the embeddings, L for the model's own answer.
-        words: the likeliest pieces, the best first.
-        probabilities: theirs.
-        truth_probability, truth_rank: of the hidden piece, 1 being the best; None where unknown.
+    truth_probability, truth_rank: of the hidden piece, 1 being the best; None where unknown.
     """
 
     layer: int
@@ -163,12 +151,7 @@ class LayerAnswer:
 
 @dataclass(frozen=True)
 class MaskAnswers:
-    """The answers of layers 0 to L at one [MASK].
-
-    Args:
-        position: of the [MASK] among the pieces.
-        truth: the piece that was hidden; None where the text itself has the [MASK].
-    """
+    """The answers of layers 0 to L at a [MASK]; ``truth``: the hidden piece, None if unknown."""
 
     position: int
     truth: str | None
@@ -285,13 +268,9 @@ class NearestPieces(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Similarities(Shown):
-    """Words and texts beside each other.
+    """m words and texts beside each other: vectors (m, H), cosines (m, m).
 
-    Args:
-        texts: m of them.
-        layer: whose states were averaged; "words" for only the word embeddings.
-        vectors: (m, H).
-        cosines: (m, m).
+    layer: whose states were averaged; "words" for only the word embeddings.
     """
 
     texts: Sequence[str]
@@ -346,17 +325,6 @@ def nearest_pieces(table: Floats, tokenizer: BertTokenizer, word: str, top_k: in
     best = np.argsort(-cosines, kind="stable")[:top_k]
     found = tokenizer.convert_ids_to_tokens(candidates[best].tolist())
     return NearestPieces(word, pieces, found, cosines[best])
-
-
-def word_vectors(table: Floats, tokenizer: BertTokenizer, texts: Sequence[str]) -> Floats:
-    """(m, H): the mean of the word embeddings (V, H) of each text's pieces; DataError for none."""
-    vectors = []
-    for text in texts:
-        ids = tokenizer.encode(text, add_special_tokens=False).input_ids
-        if not ids:
-            raise DataError(f"{text!r:.60} has no token to compare")
-        vectors.append(table[ids].mean(0))
-    return np.stack(vectors)
 
 
 def principal_components(vectors: Floats) -> Floats:

@@ -49,36 +49,17 @@ def fit_temperature(
             "arrays of one dimension, and (N,), are expected"
         )
     sizes = np.array([len(row) for row in rows], dtype=np.int64)
-    return _fit(np.concatenate([np.empty(0), *rows]), sizes, given, prior)
-
-
-def temperature_note(temperature: float) -> str | None:
-    """A warning about a temperature at a bound, or None."""
-    if temperature <= LOWEST_TEMPERATURE:
-        return (
-            f"the temperature is at its lower bound {LOWEST_TEMPERATURE}: the scores of right "
-            "answers are too close to the others; train longer"
-        )
-    if temperature >= HIGHEST_TEMPERATURE:
-        return (
-            f"the temperature is at its upper bound {HIGHEST_TEMPERATURE}: the scores say next to "
-            "nothing about the labels"
-        )
-    return None
-
-
-def _fit(flat: Floats, sizes: Ints, labels: Ints, prior: float) -> float:
-    """The temperature of rows laid end to end: (M,) logits, (N,) sizes and labels."""
+    flat = np.concatenate([np.empty(0), *rows])
     if not len(sizes):
         raise ValueError("no example was given; a temperature needs one at least")
     if not np.isfinite(flat).all():
         raise ValueError("logits must be finite")
-    if (labels < 0).any() or (labels >= sizes).any():
+    if (given < 0).any() or (given >= sizes).any():
         raise ValueError("a label is not an index into its row of logits")
     starts = np.cumsum(sizes) - sizes
     flat = flat - np.repeat(np.maximum.reduceat(flat, starts), sizes)
-    given = flat[starts + labels]
-    if not given.any():
+    right = flat[starts + given]
+    if not right.any():
         return 1.0
 
     # The log-loss is convex in b = 1 / T (a sum of log-sum-exps), so its slope has one root.
@@ -91,7 +72,7 @@ def _fit(flat: Floats, sizes: Ints, labels: Ints, prior: float) -> float:
 
     share = prior / len(sizes)
     # The examples of the prior are spread over the given ones, and have soft labels.
-    wanted = given + share * moments(1.0)[0]
+    wanted = right + share * moments(1.0)[0]
 
     def slope_and_curvature(b: float) -> tuple[float, float]:
         mean, variance = moments(b)
@@ -113,6 +94,21 @@ def _fit(flat: Floats, sizes: Ints, labels: Ints, prior: float) -> float:
             break
         b = following
     return 1 / b
+
+
+def temperature_note(temperature: float) -> str | None:
+    """A warning about a temperature at a bound, or None."""
+    if temperature <= LOWEST_TEMPERATURE:
+        return (
+            f"the temperature is at its lower bound {LOWEST_TEMPERATURE}: the scores of right "
+            "answers are too close to the others; train longer"
+        )
+    if temperature >= HIGHEST_TEMPERATURE:
+        return (
+            f"the temperature is at its upper bound {HIGHEST_TEMPERATURE}: the scores say next to "
+            "nothing about the labels"
+        )
+    return None
 
 
 @dataclass(frozen=True, slots=True)

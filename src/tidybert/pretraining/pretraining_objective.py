@@ -31,7 +31,6 @@ from tidybert.pretraining.pretraining_arguments import (
     least_micro_batch,
     rate_at,
 )
-from tidybert.pretraining.weighted_data import corpus_names
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.training.distributed import Processes
 from tidybert.training.objective import LoopSettings, Objective, Work
@@ -107,7 +106,10 @@ class HeldOut:
                 stream.shape = training.shape
                 self._taken[length].append(stream.take(Position()))
         self._shares = plan.shares
-        self._names = corpus_names(plan.corpus)
+        # Short ones, or the paths where two agree.
+        paths = [each.directory for each in plan.corpus.corpora]
+        names = [path.resolve().name for path in paths]
+        self._names = names if len(set(names)) == len(names) else [str(path) for path in paths]
         self.device = device
         self.is_mixed = is_mixed(plan.arguments.precision, device)
 

@@ -19,8 +19,9 @@ from torch.utils.checkpoint import checkpoint
 
 from tidybert.catalog import find_model
 from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.checkpoints.model_card import write_card
 from tidybert.checkpoints.model_directory import save_model_directory, write_model
-from tidybert.configuration import BertConfig
+from tidybert.configuration import LANGUAGE_MODELS, BertConfig
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.documents import CorpusReport, read_documents
 from tidybert.corpus.token_shards import TokenCorpus, is_corpus, verify_files
@@ -31,7 +32,6 @@ from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.batches.stream import PhasedStream
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_arguments import check_lengths
-from tidybert.pretraining.pretraining_card import write_pretraining_card
 from tidybert.pretraining.pretraining_job import PretrainingJob, is_new
 from tidybert.pretraining.pretraining_objective import (
     HeldOut,
@@ -40,7 +40,7 @@ from tidybert.pretraining.pretraining_objective import (
     build_pretraining_model,
     micro_batch_tokens,
 )
-from tidybert.pretraining.probes import read_probes, scores_of
+from tidybert.pretraining.probes import read_probes
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.throughput import Utilization, estimate, flops_per_token, peak_flops
 from tidybert.pretraining.weighted_data import weighted_corpora
@@ -249,7 +249,10 @@ def _pretrain(
         network,
         stream.take,
         arguments,
-        evaluate=lambda each: {**held_out.measure(each), **scores_of(probes, each)},
+        evaluate=lambda model: {
+            **held_out.measure(model),
+            **{f"probe_{each.name}": each.score(model) for each in probes},
+        },
         first_position=stream.first_position,
         in_new_order=stream.in_new_order,
         processes=processes,
@@ -391,3 +394,27 @@ def _parts(
         # Sharding gives the network's own class another name.
         "architecture": build_pretraining_model(plan.instances.objective).__name__,
     }
+
+
+def write_pretraining_card(
+    run: Path, arguments: Mapping[str, Any], result: TrainingResult, config: BertConfig
+) -> bool:
+    """Write README.md from arguments.json's content, unless the user wrote it; whether it did."""
+    model, data = str(arguments["model"]), arguments["data"]
+    is_causal = arguments["task"] == "train-lm"
+    return write_card(
+        run,
+        "pretraining.md.j2",
+        name=run.name,
+        arguments=arguments,
+        record=arguments[RECORD],
+        left_out=(RECORD, "task", "model", "data"),
+        result=result,
+        config=config,
+        is_causal=is_causal,
+        is_drawn=is_new(model) or model in LANGUAGE_MODELS,
+        corpora=[data] if isinstance(data, str) else data,
+        tag="text-generation" if is_causal else "fill-mask",
+        tags=["tidybert"] if is_causal else ["tidybert", "bert"],
+        library="tidybert" if is_causal else "transformers",
+    )

@@ -115,8 +115,3 @@ def _read(path: str, plan: PretrainingPlan) -> Probe:
         f"labels; the commonest one is right for {max(counts.values()) / len(features):.1%}"
     )
     return Probe(Path(path).stem, features, len(labels), plan.arguments.precision)
-
-
-def scores_of(probes: Sequence[Probe], model: nn.Module) -> dict[str, float]:
-    """The score of each probe; the model is in evaluation mode."""
-    return {f"probe_{each.name}": each.score(model) for each in probes}

@@ -68,12 +68,5 @@ def weighted_path(given: str | Path) -> tuple[str, float]:
     return path, found
 
 
-def corpus_names(corpus: TokenCorpus) -> list[str]:
-    """A short name for each of the joined corpora: its directory's, or the path where two agree."""
-    paths = [each.directory for each in corpus.corpora]
-    names = [path.resolve().name for path in paths]
-    return names if len(set(names)) == len(names) else [str(path) for path in paths]
-
-
 def _is_corpus(path: str) -> bool:
     return bool(path) and (Path(path) / MANIFEST_FILE).exists()

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
+import tidybert.corpus.new_documents
 import tidybert.search.index_writer
 from tests.faults.fork_server import Faults
 from tidybert.cluster.file_work import PredictWork
@@ -28,7 +29,6 @@ from tidybert.cluster.job_record import add_done, begin_manifest, job_line
 from tidybert.files.read_options import ReadOptions
 
 import tidybert.corpus.building
-import tidybert.corpus.new_documents
 import tidybert.storage.part_file
 from tidybert.checkpoints.tensor_files import write_tensors
 from tidybert.cli.main import run as shell

@@ -56,14 +56,13 @@ def describe_texts(
             }
             for name, start, count in zip("AB", starts, counts, strict=False)
         ],
-        "predictions": _predictions(tokenizer, masked.input_ids, masked.positions, masked.labels),
-        "tokens": tokenizer.convert_ids_to_tokens(masked.input_ids),
+        **_masked(tokenizer, masked.input_ids, masked.positions, masked.labels),
         "token_type_ids": types,
     }
 
 
-def _predictions(tokenizer: BertTokenizer, ids: Any, rows: Any, labels: Any) -> list[Any]:
-    """How masking changes each token to predict: [MASK], a random token, or no change."""
+def _masked(tokenizer: BertTokenizer, ids: Any, rows: Any, labels: Any) -> dict[str, Any]:
+    """All tokens, and how masking changes those to predict: [MASK], a random token, no change."""
     predictions = []
     for row, label in zip(rows, labels, strict=True):
         if ids[row] == label:
@@ -72,7 +71,7 @@ def _predictions(tokenizer: BertTokenizer, ids: Any, rows: Any, labels: Any) -> 
             what = "masked" if ids[row] == tokenizer.mask_token_id else "replaced"
         token, became = tokenizer.convert_ids_to_tokens([label, ids[row]])
         predictions.append({"position": row, "token": token, "became": became, "what": what})
-    return predictions
+    return {"predictions": predictions, "tokens": tokenizer.convert_ids_to_tokens(ids)}
 
 
 def describe(instances: PretrainingInstances, position: Position) -> dict[str, Any]:
@@ -103,9 +102,6 @@ def describe(instances: PretrainingInstances, position: Position) -> dict[str, A
         "seed": instances.seed,
         "next_sentence_label": label,
         "segments": segments,
-        "predictions": _predictions(
-            tokenizer, ids, batch.masked_lm_positions, batch.masked_lm_labels
-        ),
-        "tokens": tokenizer.convert_ids_to_tokens(ids),
+        **_masked(tokenizer, ids, batch.masked_lm_positions, batch.masked_lm_labels),
         "token_type_ids": batch.token_type_ids,
     }

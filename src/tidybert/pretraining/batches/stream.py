@@ -97,7 +97,12 @@ class MixedInstances:
             for part, place in zip(self.parts, position.positions, strict=True)
         ]
         lengths = [part.lengths(places) for part, places in zip(self.parts, found, strict=True)]
-        order = self._order(position, lengths)[:count]
+        # Of all next instances, laid end to end: the tokens of their corpus for its share.
+        starts = [
+            (given + np.cumsum(each) - each) / share
+            for given, each, share in zip(position.tokens, lengths, self.shares, strict=True)
+        ]
+        order = np.argsort(np.concatenate(starts), kind="stable")[:count]
         self._last = _Taken(position, np.repeat(np.arange(len(found)), count)[order], lengths)
         return Places.join(found)[order], self.after(position, count)
 
@@ -120,14 +125,6 @@ class MixedInstances:
 
     def build(self, places: Places) -> PretrainingBatch:
         return self.parts[0].build(places)
-
-    def _order(self, position: MixedPosition, lengths: list[Array]) -> Array:
-        """The order of the corpora's next instances, laid end to end, by tokens for the share."""
-        starts = [
-            (given + np.cumsum(each) - each) / share
-            for given, each, share in zip(position.tokens, lengths, self.shares, strict=True)
-        ]
-        return np.argsort(np.concatenate(starts), kind="stable")
 
 
 def instances_of(
