@@ -25,7 +25,6 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.corpus.tokenizing import split_sentences
 from tidybert.errors import WeightsError
 from tidybert.explain.explained_text import cosine, place_of
-from tidybert.explain.layer_states import word_vectors
 from tidybert.metrics.text_scores import regression_metrics
 from tidybert.modeling import BertForPreTraining, Rows
 from tidybert.tokenization import BasicTokenizer, BertTokenizer, Vocabulary
@@ -238,7 +237,8 @@ def kinds_of_vectors(
     """Each kind of vector, and by word (H,)."""
     embedder = Embedder(model, layers="all", device="cpu", precision="float32")
     table = embedder.encoder.word_embeddings.weight.detach().numpy()
-    static = word_vectors(table, embedder.tokenizer, list(contexts))
+    pieces = embedder.tokenizer.encode_batch(list(contexts), add_special_tokens=False)
+    static = np.stack([table[ids].mean(0) for ids in pieces])
     yield "word embeddings", dict(zip(contexts, static, strict=True))
     alone = layer_vectors(embedder, {word: [word] for word in contexts})
     yield "the word alone, last layer", {word: each[-1] for word, each in alone.items()}

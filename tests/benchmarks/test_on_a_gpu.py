@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.harness.processes import ROOT
+from benchmarks.harness.script import ROOT
 from tidybert.checkpoints.model_directory import ModelDirectory
 
 SCRIPT = Path("benchmarks/small/on_a_gpu.sh")

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidybert.cli import progress
 from tidybert.cli.commands.pretraining import build_corpus as command
 from tidybert.cli.main import run
 from tidybert.corpus import building
 from tidybert.corpus.building import Built
 from tidybert.corpus.token_shards import TokenCorpus
+from tidybert.system import terminal
 
 TEXT = "The red cat saw a dog. It was old and near.\nWe saw the blue hen.\n\n"
 OTHERS = [
@@ -119,7 +119,7 @@ def test_processes_are_for_corpora_of_some_size(
 
 def test_lines_tell_how_far_a_build_is(capsys, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([100.0, 140.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
     with command._shown() as show:
         show(Built(0, 1000, 0, 0, 0))
         show(Built(250, 1000, 320_000_000, 4321, 20_000_000))

@@ -287,13 +287,16 @@ def test_a_file_in_utf_16_is_said_to_be_one(
 ) -> None:
     file = tmp_path / name
     file.write_bytes(content.encode(encoding))
-    out = ["--out", str(tmp_path / "run")]
+    out = ["--out", str(tmp_path / "run"), "--max-seq-length", "32", "--num-train-epochs", "0"]
+    # Its first bytes say it of a table and of lines; JSON is UTF-8.
+    is_read = encoding == "utf-16" and not file.suffix.startswith(".json")
 
-    assert shell(["finetune", task, str(tiny_model), "--train", str(file), *out]) == 1
+    status = shell(["finetune", task, str(tiny_model), "--train", str(file), *out])
 
     err = capsys.readouterr().err
-    assert f"{file}:1: " in err
     assert "utf-16" in err
+    assert (f"{file}: read as" in err) == is_read
+    assert is_read or (status == 1 and f"{file}:1: " in err)
 
 
 def test_columns_of_one_name_are_named(tiny_run: Path, tmp_path: Path, capsys: Any) -> None:

@@ -60,7 +60,7 @@ def test_auto_is_bfloat16_on_cuda_alone_where_training_was_in_it(
     ("precision", "said"),
     [
         ("float16", "precision='float16' needs a CUDA device, and the model is on cpu"),
-        ("half", "precision='half': expected one of auto, float32, bfloat16, float16, int8"),
+        ("half", "precision is half; expected auto, float32, bfloat16, float16 or int8"),
     ],
 )
 def test_a_precision_that_does_not_fit_is_refused(

@@ -121,7 +121,7 @@ def test_the_flags_of_all_tasks_load_no_torch() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert found.stdout.split() == ["14", "False"]
+    assert found.stdout.split() == ["16", "False"]
 
 
 @pytest.mark.parametrize("name", ["classify", "regress", "choose", "answer", "tag", "embed"])

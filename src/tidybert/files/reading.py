@@ -57,9 +57,8 @@ class ReadOptions(Options):
     """``--label-separator``: With --multi-label, the characters between a text's labels, such as
     semicolon. If not set: comma. JSON and Parquet may contain lists."""
     format: str | None = option(None)
-    """``--format``: ``csv``, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (one a
-    line), label-text (label, space, text), swag, codah or conll. If not set: by suffix or
-    content."""
+    """``--format``: ``csv``, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (lines),
+    label-text, swag, codah or conll. If not set: by suffix or content."""
     sheet: str | None = option(None, part="sheets")
     """``--sheet NAME``: Sheet of a spreadsheet. If not set: the first that is not hidden."""
     header: bool | None = option(None, part="headers")

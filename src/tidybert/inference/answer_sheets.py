@@ -21,6 +21,7 @@ from tidybert.errors import LimitError, UsageError, param
 from tidybert.inference.answer_files import AnswerForm
 from tidybert.storage.atomic_files import atomic_file, atomic_write_bytes
 from tidybert.storage.json_objects import plain_json
+from tidybert.storage.opening import open_regular
 from tidybert.storage.own_files import GrowingFile
 from tidybert.tasks.answer import LabelledAnswer, TaskAnswer
 
@@ -139,7 +140,7 @@ def table_form(target: Path | None, **how: Any) -> TableForm | None:
 
 
 def _lines(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         yield from map(json.loads, stream)
 
 

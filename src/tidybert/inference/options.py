@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from tidybert.configuration import Pooling
 from tidybert.options import Options, option
@@ -73,6 +73,8 @@ class SentenceOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class PassageOptions(Options):
+    PANEL: ClassVar = "Data"
+
     passages: int | None = option(None, at_least=1)
     """``--passages N``: Cut each text at ends of sentences into passages of at most N tokens, with
     a vector each."""

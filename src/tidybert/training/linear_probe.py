@@ -144,6 +144,9 @@ def _choose_penalty(whole: _Part, num_outputs: int) -> tuple[float, float, float
     examples, number_of = np.unique(
         [one.example for one in whole.batch.features], return_inverse=True
     )
+    if len(examples) == 1:
+        # Nothing can be held out, so nothing says that a probe is better than chance.
+        return PENALTIES[0], float("inf"), float("inf")
     fold_of = np.random.default_rng(0).permutation(len(examples))[number_of] % _FOLDS
     num_folds = min(_FOLDS, len(examples)) if len(examples) <= _FEW else 1
     parts = [(whole.of(fold_of != fold), whole.of(fold_of == fold)) for fold in range(num_folds)]
