@@ -49,8 +49,8 @@ class PredictFlags(
     json: bool = False
     """``--json``: Print JSON lines on a terminal too."""
     out: Path | None = None
-    """``--out FILE``: New file to write: JSON lines, or as .csv or .xlsx the columns of the input
-    with the answers beside them. If not set: stdout."""
+    """``--out FILE``: New file: JSON lines, or in .csv or .xlsx the columns of the input with the
+    answers beside. If not set: stdout."""
     official_format: bool = False
     """``--official-format``: Write one JSON object of ids and answers, for SQuAD's script."""
 
