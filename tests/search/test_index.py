@@ -90,6 +90,19 @@ def test_another_encoder_is_refused(
     assert len(Index.open(directory, moved).search("a cat", 2)) == 2
 
 
+def test_an_index_made_in_int8_is_searched_in_int8(
+    tiny_model: Path, examples: list[TextExample], tmp_path: Path
+) -> None:
+    embedder = Embedder(tiny_model, normalize=True, precision="int8")
+    write_index(embedder, examples, tmp_path / "index", model=str(tiny_model))
+
+    index = Index.open(tmp_path / "index")
+
+    assert index.embedder is not None
+    assert index.embedder.precision == embedder.precision
+    assert index.search(examples[3].text, 1)[0].score == pytest.approx(1, abs=1e-5)
+
+
 def test_a_directory_without_an_index_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"is not an index: it has no index\.json; make"):
         Index.open(tmp_path)

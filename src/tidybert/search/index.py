@@ -115,13 +115,16 @@ class Index(ShowsFacts):
 
         Args:
             model: where the encoder is now; None: where it was.
-            device, precision, allow_pickle: as ``Embedder`` has them.
+            device, precision, allow_pickle: as ``Embedder`` has them; auto is int8 for an index that
+                was made in int8, since those are other weights.
 
         Raises UsageError for a directory that is not a finished index and for another encoder than
         that of the index, DataError for damage, and what ``Embedder`` raises.
         """
         index = cls(directory)
         path = index.settings["model"] if model is None else model
+        if precision == "auto" and index.settings["precision"] == "int8":
+            precision = "int8"
         opened = OpenedModel(path, device=device, precision=precision, allow_pickle=allow_pickle)
         index.embedder = index.embedder_of(opened)
         return index
