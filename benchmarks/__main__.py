@@ -16,7 +16,7 @@ _NAMES: Final = {
         "speed.infer": "tokenize infer engines", "speed.training": "finetune pretrain",
         "speed.serve": "serve answer_times serving_soak serving_trouble",
         "speed.vectors": "vectors encode search cluster", "speed.cuda": "cuda",
-        "speed.download": "download", "speed.kernels": "kernels",
+        "speed.download": "download", "speed.kernels": "kernels", "speed.relatives": "relatives",
     },
     "Scores": {
         "scores.compare": "compare own_model int8 padding distill",

@@ -140,7 +140,7 @@ OTHERS: list[tuple[dict[str, Any], str]] = [
     ({"directionality": "left"}, "directionality is 'left'"),
     ({"pruned_heads": {"0": [1]}}, "pruned_heads is"),
     ({"quantization_config": {"bits": 8}}, "quantization_config is"),
-    ({"model_type": "roberta"}, "the checkpoint is RoBERTa"),
+    ({"model_type": "albert"}, "the checkpoint is ALBERT"),
 ]
 
 

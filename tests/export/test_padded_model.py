@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from tests.export.padded_batches import assert_equal, expected_outputs, padded_batch
+from tests.relatives import RELATIVES, configured
 from torch import nn
 
 from tidybert.checkpoints.sentence_form import Dense, SentenceForm
@@ -47,6 +48,21 @@ def test_every_head_has_the_numbers_of_its_rows(
             found = padded(*tensors)
 
         assert_equal(found, expected_outputs(model, *tensors), tensors[1])
+
+
+@pytest.mark.parametrize("kind", RELATIVES)
+@pytest.mark.parametrize(
+    "name", ["SequenceClassification", "TokenClassification", "QuestionAnswering", "MaskedLM"]
+)
+def test_a_relative_has_the_numbers_of_its_rows(kind: str, name: str) -> None:
+    torch.manual_seed(3)
+    config = BertConfig.from_dict(configured(kind).to_dict())
+    model = heads.ARCHITECTURES[f"BertFor{name}"].built(config, 3).eval()
+    ids, mask, types = padded_batch(config, 3, 17)
+    types = types * config.reads_segments
+    with torch.inference_mode():
+        found = PaddedModel(model)(ids, mask, types if config.reads_segments else None)
+    assert_equal(found, expected_outputs(model, ids, mask, types), mask)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])

@@ -29,6 +29,7 @@ def formula(
     lengths: tuple[int, ...],
     causal: bool = False,
     keep: Callable[[int], Tensor] | None = None,
+    window: int | None = None,
 ) -> Tensor:
     """softmax(Q K^T / sqrt(D)) V, a sequence at a time; ``keep`` multiplies a sequence's probs."""
     contexts = []
@@ -38,6 +39,9 @@ def formula(
         if causal:
             future = torch.ones(len(part), len(part), dtype=torch.bool).triu(1)
             scores = scores.masked_fill(future, -math.inf)
+        if window is not None:
+            near = torch.ones(len(part), len(part), dtype=torch.bool).triu(-window).tril(window)
+            scores = scores.masked_fill(~near, -math.inf)
         probs = scores.softmax(-1) if keep is None else scores.softmax(-1) * keep(place)
         contexts.append((probs @ value).transpose(0, 1).reshape(len(part), WIDTH))
     return torch.cat(contexts)

@@ -181,7 +181,7 @@ def test_a_hub_that_sends_other_bytes_is_an_error(
         (["owner/typo"], "the hub shows no model 'owner/typo': a typo, or it is private"),
         ([f"{NAME}@v9"], f"{NAME} has no revision 'v9'"),
         (["owner/gated"], "owner/gated is gated: accept its terms"),
-        (["owner/roberta"], "the checkpoint is RoBERTa"),
+        (["owner/albert"], "the checkpoint is ALBERT"),
         (["owner/pickle"], "--allow-pickle fetches it"),
         (["owner/empty"], "owner/empty has no config.json"),
         (["no such name"], "no weights are named 'no such name'"),
@@ -194,21 +194,21 @@ def test_what_cannot_be_fetched_gets_a_sentence(
     arguments: list[str],
     said: str,
 ) -> None:
-    for name in ("gated", "roberta", "pickle", "empty"):
+    for name in ("gated", "albert", "pickle", "empty"):
         hub.models[f"owner/{name}"] = shutil.copytree(hub.models[NAME], tmp_path / name)
     hub.gated = {"owner/gated"}
-    config = (tmp_path / "roberta" / "config.json").read_text()
-    config = config.replace("{", '{"model_type": "roberta", ', 1).replace(
+    config = (tmp_path / "albert" / "config.json").read_text()
+    config = config.replace("{", '{"model_type": "albert", ', 1).replace(
         '"model_type": "bert",', ""
     )
-    (tmp_path / "roberta" / "config.json").write_text(config)
+    (tmp_path / "albert" / "config.json").write_text(config)
     (tmp_path / "pickle" / "model.safetensors").rename(tmp_path / "pickle" / "pytorch_model.bin")
     (tmp_path / "empty" / "config.json").unlink()
 
     assert run("download", *arguments) == 1
 
     assert said in capsys.readouterr().err
-    assert hub.sent("GET", "roberta/resolve/main/model.safetensors") == []
+    assert hub.sent("GET", "albert/resolve/main/model.safetensors") == []
 
 
 def test_a_gated_model_takes_a_token(

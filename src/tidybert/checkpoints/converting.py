@@ -24,8 +24,9 @@ from tidybert.checkpoints.sentence_form import (
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.checkpoints.tensor_files import left_out_of, write_shards, write_tensors
 from tidybert.checkpoints.tensorflow_bundle import to_tensorflow, write_bundle
-from tidybert.checkpoints.weights import PREFIX, check_weights, from_huggingface, to_huggingface
-from tidybert.configuration import BertConfig, MeanBertConfig
+from tidybert.checkpoints.weights import as_berts, as_written, check_weights, from_huggingface
+from tidybert.configuration import PREFIX, BertConfig, MeanBertConfig
+from tidybert.configuration.family import BERT
 from tidybert.errors import UsageError, WeightsError, param
 from tidybert.modeling.heads import ARCHITECTURES, BertForSequenceClassification
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_json, atomic_write_text
@@ -54,7 +55,7 @@ HEADS: Final = {part.prefix: part for each in ARCHITECTURES.values() for part in
 
 @dataclass(frozen=True)
 class WholeModel:
-    """A MODEL, its tensors under Hugging Face's names.
+    """A MODEL, its tensors under Hugging Face's names, heads and encoder called as BERT's.
 
     Args:
         tensors: the encoder's begin with ``bert.`` unless the architecture is BertModel.
@@ -98,9 +99,10 @@ def read_whole_model(source: ModelDirectory, *, dtype: str | None = None) -> Who
     """Read a MODEL with every head, in the dtype that its file has, or ``dtype``."""
     source.require_bert()
     stored = source.tensors()
-    check_weights(stored, source.config, source=str(source))
-    ours, unknown = from_huggingface(stored, source.config)
-    theirs = to_huggingface(ours, source.config)
+    given = {"source": str(source), "architecture": source.architecture}
+    check_weights(stored, source.config, **given)
+    ours, unknown = from_huggingface(stored, source.config, source.architecture)
+    theirs = as_berts(ours, source.config)
     has_heads = bool(_heads(theirs))
     tensors = {
         _named(name, has_heads): each if dtype is None else each.to(DTYPES[dtype])
@@ -163,7 +165,11 @@ def _architecture(heads: list[str], given: tuple[str, ...]) -> str:
     return max(possible, key=possible.count)
 
 
-_TANH: Final = "torch.nn.modules.activation.Tanh"
+_ACTIVATIONS: Final = {
+    "tanh": "torch.nn.modules.activation.Tanh",
+    "relu": "torch.nn.modules.activation.ReLU",
+    "gelu": "torch.nn.modules.activation.GELU",
+}
 
 
 @dataclass(frozen=True)
@@ -199,7 +205,7 @@ def convert(
     return Conversion(
         destination,
         form,
-        model.architecture,
+        model.config.family.class_name(model.architecture),
         tuple(sorted(dtypes)),
         len(model.tensors),
         sum(each.numel() for each in model.tensors.values()),
@@ -223,6 +229,11 @@ def _write_huggingface(directory: Path, model: WholeModel, max_bytes: int | None
 
 def _write_tensorflow(directory: Path, model: WholeModel, max_bytes: int | None) -> list[str]:
     """bert_config.json, vocab.txt and bert_model.ckpt, under the original code's names."""
+    if model.config.family is not BERT:
+        raise UsageError(
+            f"{param('to', 'tensorflow')} is the form of BERT's original code, and this model's "
+            f"model_type is {model.config.model_type}: write it as huggingface"
+        )
     model.tokenizer.require_wordpiece(f"{param('to', 'tensorflow')}: the original code")
     atomic_write_json(directory / TENSORFLOW_CONFIG_FILE, model.description())
     model.tokenizer.save(directory, model_max_length=model.config.max_position_embeddings)
@@ -250,20 +261,22 @@ def _write_sentence_transformers(
     the head reads the mean, modules as its version 5.4 has them.
     """
     form, kept, lost = model.form, [], []
-    is_mean, metadata = isinstance(model.config, MeanBertConfig), model.metadata
+    is_mean, metadata = model.config.pooling == "mean", model.metadata
     is_scorer = model.activation is not None and (metadata is None or metadata.inputs == PAIR)
     if metadata is not None and form is None:
         lost.append(f"the task {metadata.task} and its settings (tidybert.json)")
-    if is_scorer and not is_mean:
+    if is_scorer and not isinstance(model.config, MeanBertConfig):
         _write_bert(directory, model, max_bytes)
         return lost
     if form is None:
         form = SentenceForm()
-        if issubclass(ARCHITECTURES.get(model.architecture, object), BertForSequenceClassification):
+        head = ARCHITECTURES.get(model.architecture, object)
+        activation = _ACTIVATIONS.get(model.config.pooler_act or "")
+        if issubclass(head, BertForSequenceClassification) and activation is not None:
             # The logits: of the mean, or of [CLS] through the pooler.
             kept, dense = ["classifier"], [_dense(model, "classifier", IDENTITY)]
             if not is_mean:
-                dense.insert(0, _dense(model, "bert.pooler.dense", _TANH))
+                dense.insert(0, _dense(model, "bert.pooler.dense", activation))
             form = SentenceForm("mean" if is_mean else "cls", tuple(dense))
         if metadata is not None:
             form = replace(form, max_seq_length=metadata.max_seq_length)
@@ -299,8 +312,13 @@ def _write_bert(directory: Path, model: WholeModel, max_bytes: int | None) -> No
     """config.json, the tokenizer's files and the weights."""
     atomic_write_json(directory / CONFIG_FILE, model.description())
     length = model.longest if model.form is None else model.form.max_seq_length
-    model.tokenizer.save(directory, model_max_length=length or model.config.max_position_embeddings)
-    write_shards(directory, model.tensors, max_bytes)
+    model.tokenizer.save(
+        directory,
+        model_max_length=length or model.config.max_position_embeddings,
+        reads_segments=model.config.reads_segments,
+    )
+    tensors = as_written(model.tensors, model.config, model.architecture)
+    write_shards(directory, tensors, max_bytes)
 
 
 def _dense(model: WholeModel, name: str, activation: str) -> Dense:
@@ -330,7 +348,7 @@ def _lost_modules(form: SentenceForm | None) -> list[str]:
 # mean of theirs.  All other numbers stay the same.
 
 _WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
-#: Hugging Face's names, without ``bert.``, of the tensors with a row or a number for each piece.
+#: BERT's names, without ``bert.``, of the tensors with a row or a number for each piece.
 PER_PIECE = (
     _WORD_EMBEDDINGS,
     "cls.predictions.decoder.weight",
@@ -350,7 +368,12 @@ class ExtensibleModel:
         origin.require_bert()
         self.origin = origin
         self._tensors = origin.tensors()
-        self._per_piece = [name for name in self._tensors if name.removeprefix(PREFIX) in PER_PIECE]
+        family, architecture = origin.config.family, origin.architecture
+        self._per_piece = [
+            name
+            for name in self._tensors
+            if family.berts_name(name, architecture).removeprefix(PREFIX) in PER_PIECE
+        ]
         if not any(name.endswith(_WORD_EMBEDDINGS) for name in self._per_piece):
             raise WeightsError(f"{origin}: the weights have no {_WORD_EMBEDDINGS}")
         for name in self._per_piece:
@@ -359,7 +382,7 @@ class ExtensibleModel:
                     f"{origin}: {name} is for {len(self._tensors[name])} tokens, {CONFIG_FILE} "
                     f"says {origin.config.vocab_size}"
                 )
-        check_weights(self._tensors, origin.config, source=str(origin))
+        check_weights(self._tensors, origin.config, source=str(origin), architecture=architecture)
 
     def save(
         self, directory: str | Path, tokenizer: BertTokenizer, replaces: Mapping[int, Sequence[int]]
@@ -379,7 +402,11 @@ class ExtensibleModel:
         with atomic_directory(directory) as partial:
             text = json.dumps(description, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
             atomic_write_text(partial / CONFIG_FILE, text)
-            tokenizer.save(partial, model_max_length=head.longest or 512)
+            tokenizer.save(
+                partial,
+                model_max_length=head.longest or 512,
+                reads_segments=self.origin.config.reads_segments,
+            )
             write_tensors(partial, tensors)
             if self.origin.metadata is not None:
                 msgspec.structs.replace(self.origin.metadata, metrics={}).write(partial)

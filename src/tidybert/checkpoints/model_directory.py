@@ -35,8 +35,8 @@ from tidybert.checkpoints.weights import (
     to_huggingface,
     without_prefix,
 )
-from tidybert.configuration import BertConfig, CausalConfig
-from tidybert.configuration.bert_config import unknown_keys
+from tidybert.configuration import BertConfig, CausalConfig, RobertaConfig
+from tidybert.configuration.bert_config import family_of, unknown_keys
 from tidybert.errors import ConfigError, VocabularyError, WeightsError
 from tidybert.modeling.bert import initialize_part
 from tidybert.modeling.heads import ARCHITECTURES, HEAD_PARTS, CausalLM
@@ -67,7 +67,7 @@ class HeadDescription:
     """The head that config.json describes.
 
     Args:
-        architectures: class names ("BertForSequenceClassification"); empty without any.
+        architectures: BERT's names of classes ("BertForSequenceClassification"); may be empty.
         label_names: in the order of their ids; None without any.
         problem_type: "regression", "single_label_classification",
             "multi_label_classification" or None.
@@ -134,6 +134,9 @@ class ModelDirectory:
                 f"{self.path}: {VOCABULARY_FILE} has {tokenizer.vocab_size} entries, {CONFIG_FILE} "
                 f"says {self.config.vocab_size}: the files do not belong together"
             )
+        if isinstance(self.config, RobertaConfig):
+            # transformers gives it no types, whatever tokenizer.json says.
+            tokenizer.layout = tokenizer.layout.of_one_type()
         return tokenizer
 
     @cached_property
@@ -151,18 +154,27 @@ class ModelDirectory:
         Raises ConfigError if id2label, label2id and num_labels are malformed or contradict each
         other.
         """
-        values, path = self.description, self.path / CONFIG_FILE
-        architectures = values.get("architectures") or []
-        is_list = isinstance(architectures, list)
-        if not is_list or not all(isinstance(name, str) for name in architectures):
-            raise ConfigError(
-                f"{path}: architectures is {architectures!r:.80}; not a list of names"
-            )
-        names = _label_names(values, path)
-        problem_type = values.get("problem_type")
+        values = self.description
+        names = _label_names(values, self.path / CONFIG_FILE)
         activation = read_activation(self.path, values, len(names or "01"))
         longest = None if activation is None else longest_text(self.path)
-        return HeadDescription(tuple(architectures), names, problem_type, activation, longest)
+        problem_type = values.get("problem_type")
+        return HeadDescription(self.architectures, names, problem_type, activation, longest)
+
+    @property
+    def architectures(self) -> tuple[str, ...]:
+        """BERT's names of the classes that config.json names; ConfigError for another list."""
+        named = self.description.get("architectures") or []
+        if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+            raise ConfigError(
+                f"{self.path / CONFIG_FILE}: architectures is {named!r:.80}; not a list of names"
+            )
+        return tuple(map(family_of(self.description).berts_class, named))
+
+    @property
+    def architecture(self) -> str:
+        """The class that wrote the weights; empty where no file says it."""
+        return next(iter(self.architectures), "")
 
     def verify(self) -> None:
         """Check, once, that the files are those that were saved together.
@@ -184,7 +196,7 @@ class ModelDirectory:
         """
         self.verify()
         tensors = read_tensors(self.path, allow_pickle=self.allow_pickle)
-        tensors, self._prefix = without_prefix(tensors, str(self.path))
+        tensors, self._prefix = without_prefix(tensors, self.config, str(self.path))
         return tensors
 
     def load_into(self, model: nn.Module, *, new_head: bool = False) -> LoadReport:
@@ -206,7 +218,12 @@ class ModelDirectory:
         if next(model.parameters(), None) is None:
             return LoadReport(str(self), (), (), (), 0)
         report = load_weights(
-            model, self.tensors(), self.config, source=str(self.path), new_head=new_head
+            model,
+            self.tensors(),
+            self.config,
+            source=str(self.path),
+            new_head=new_head,
+            architecture=self.architecture,
         )
         notes = [f"names without {self._prefix!r}"] if self._prefix else []
         if unknown := unknown_keys(self.description):
@@ -297,12 +314,12 @@ def model_description(
     """The content of a config.json, in transformers' keys.
 
     Args:
-        architecture: transformers' name of the class ("BertForSequenceClassification").
+        architecture: BERT's name of transformers' class ("BertForSequenceClassification").
         label_names: in the order of their ids.
         problem_type: transformers' name of the loss, or None.
     """
-    values: dict[str, Any] = {"architectures": [architecture], "model_type": config.model_type}
-    values |= config.to_dict()
+    values: dict[str, Any] = {"architectures": [config.family.class_name(architecture)]}
+    values |= config.written()
     if label_names is not None:
         values["id2label"] = {str(i): name for i, name in enumerate(label_names)}
         values["label2id"] = {name: i for i, name in enumerate(label_names)}
@@ -341,7 +358,7 @@ def write_model(
     Args:
         model_state: our state dict; its tensors are finite and keep their dtypes.
         metadata: its label_names go into config.json too; this function sets its hashes.
-        architecture: transformers' name of the class ("BertForSequenceClassification").
+        architecture: BERT's name of transformers' class ("BertForSequenceClassification").
         problem_type: transformers' name of the loss, or None.
         beside: texts of further files by name, which get no hash: they may change later.
         sentence: what sentence-transformers does with the encoder's states, of a model that embeds.
@@ -355,7 +372,7 @@ def write_model(
         DiskError: a write fails.
     """
     check_finite(model_state, str(directory))
-    tensors = to_huggingface(model_state, config)
+    tensors = to_huggingface(model_state, config, architecture)
     names = metadata.label_names
     if architecture in ARCHITECTURES and ARCHITECTURES[architecture].has_labels:
         num_labels = len(model_state["classifier.weight"])
@@ -368,7 +385,7 @@ def write_model(
     values = model_description(config, architecture, names, problem_type)
     description = json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     atomic_write_text(directory / CONFIG_FILE, description)
-    tokenizer.save(directory)
+    tokenizer.save(directory, reads_segments=config.reads_segments)
     write_tensors(directory, tensors)
     if sentence is not None:
         write_sentence_form(directory, sentence, config.hidden_size)

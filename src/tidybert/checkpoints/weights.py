@@ -2,7 +2,8 @@
 
 Each of our names maps to one of theirs, or to three (query, key, value), whose rows it holds in
 this order.  In both, the encoder's names may begin with ``bert.``; those of heads never do.  The
-names are those of transformers' models/bert/modeling_bert.py.
+encoder's are in ``configuration.family``, those of heads in ``modeling.heads``.  A relative calls
+its heads and its encoder otherwise: ``Family`` has the names, which some have in one class alone.
 """
 
 import re
@@ -14,30 +15,17 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from tidybert.configuration import BertConfig
+from tidybert.configuration import PREFIX, BertConfig
 from tidybert.errors import WeightsError
 from tidybert.modeling.heads import HEAD_PARTS, BertForPreTraining
 
-PREFIX = "bert."
-
-# Modules with a weight and a bias, ours to theirs.
-_LAYER_MODULES = {
-    "attention.query_key_value": (
-        "attention.self.query",
-        "attention.self.key",
-        "attention.self.value",
-    ),
-    "attention.output": ("attention.output.dense",),
-    "attention_layer_norm": ("attention.output.LayerNorm",),
-    "intermediate": ("intermediate.dense",),
-    "output": ("output.dense",),
-    "output_layer_norm": ("output.LayerNorm",),
-}
 _MLM_BIAS = "cls.predictions.bias"
 
 _WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
+_POSITIONS = "embeddings.position_embeddings.weight"
 _DECODER_WEIGHT = "cls.predictions.decoder.weight"
 _DECODER_BIAS = "cls.predictions.decoder.bias"
 # Old versions of transformers stored these counters (0, 1, 2, ...) among the weights.
@@ -54,18 +42,13 @@ class Converted(NamedTuple):
 @lru_cache(maxsize=4)
 def encoder_names(config: BertConfig) -> Mapping[str, tuple[str, ...]]:
     """Our names to theirs for embeddings, encoder and pooler: no prefix, in model order."""
-    names: dict[str, tuple[str, ...]] = {
-        f"embeddings.{kind}_embeddings.weight": (f"embeddings.{kind}_embeddings.weight",)
-        for kind in ("word", "position", "token_type")
-    }
-    modules: dict[str, tuple[str, ...]] = {"embeddings.layer_norm": ("embeddings.LayerNorm",)}
-    for i in range(config.num_hidden_layers):
-        for ours, theirs in _LAYER_MODULES.items():
-            modules[f"encoder.layers.{i}.{ours}"] = tuple(
-                f"encoder.layer.{i}.{name}" for name in theirs
-            )
-    modules["pooler.dense"] = ("pooler.dense",)
-    return MappingProxyType(names | _with_parameters(modules))
+    names: dict[str, tuple[str, ...]] = {}
+    layers = config.num_hidden_layers
+    for ours, theirs in config.family.modules.items():
+        for number in range(layers if "{}" in ours else 1):
+            name = ours.format(number, last=layers - 1)
+            names[name] = tuple(each.format(number) for each in theirs)
+    return MappingProxyType(_with_parameters(names))
 
 
 @lru_cache(maxsize=1)
@@ -78,8 +61,18 @@ def head_names() -> Mapping[str, tuple[str, ...]]:
     return MappingProxyType(names)
 
 
-def huggingface_names(name: str, config: BertConfig) -> tuple[str, ...]:
-    """Their one or three names for our parameter ``name``, with its prefix if it has one."""
+def huggingface_names(name: str, config: BertConfig, architecture: str = "") -> tuple[str, ...]:
+    """Their one or three names for our parameter ``name``, with its prefix if it has one.
+
+    ``architecture``: BERT's name of the class that has it.
+    """
+    return tuple(
+        config.family.written_name(each, architecture) for each in _berts_names(name, config)
+    )
+
+
+def _berts_names(name: str, config: BertConfig) -> tuple[str, ...]:
+    """The same where heads and encoder are called as BERT's."""
     bare = name.removeprefix(PREFIX)
     prefix = name[: len(name) - len(bare)]
     theirs = encoder_names(config).get(bare) or (None if prefix else head_names().get(bare))
@@ -88,37 +81,49 @@ def huggingface_names(name: str, config: BertConfig) -> tuple[str, ...]:
     return tuple(prefix + name for name in theirs)
 
 
-def from_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> Converted:
+def from_huggingface(
+    tensors: Mapping[str, Tensor], config: BertConfig, architecture: str = ""
+) -> Converted:
     """Rename a Hugging Face state dict to our names, with its prefixes.
 
     Reads LayerNorm.gamma and .beta as .weight and .bias.  Drops the decoder after checking that it
     is the word embeddings.  Ignores layers beyond ``config.num_hidden_layers``.
     """
-    left = _modern_names(tensors)
-    _fold_decoder(left)
+    left = _modern_names(
+        {config.family.berts_name(name, architecture): each for name, each in tensors.items()}
+    )
+    (words,) = encoder_names(config)[_WORD_EMBEDDINGS]
+    _fold_decoder(left, words)
     converted: dict[str, Tensor] = {}
     for prefix in (PREFIX, ""):
         for ours, theirs in encoder_names(config).items():
             names = [prefix + name for name in theirs]
             if any(name in left for name in names):
                 converted[prefix + ours] = _joined(left, names, config)
+        if prefix + _POSITIONS in converted:
+            rows = converted[prefix + _POSITIONS]
+            converted[prefix + _POSITIONS] = rows[config.first_position :]
     for ours, (theirs_alone,) in head_names().items():
         if theirs_alone in left:
             converted[ours] = left.pop(theirs_alone)
     for name in converted:
         if PREFIX + name in converted:
             raise WeightsError(f"{name!r} appears both with and without the prefix {PREFIX!r}")
-    return Converted(converted, tuple(sorted(left)))
+    ignored = (config.family.written_name(name, architecture) for name in left)
+    return Converted(converted, tuple(sorted(ignored)))
 
 
-def without_prefix(tensors: Mapping[str, Tensor], source: str) -> tuple[dict[str, Tensor], str]:
-    """The tensors of a BERT in a larger model, and what stood before their names.
+def without_prefix(
+    tensors: Mapping[str, Tensor], config: BertConfig, source: str
+) -> tuple[dict[str, Tensor], str]:
+    """The tensors of an encoder in a larger model, and what stood before their names.
 
     DataParallel writes ``module.``, Lightning often ``model.``.  Tensors that are not below it keep
     their names.  Raises WeightsError, which begins with ``source``, for two encoders in one file.
     """
-    places = [name for name in tensors if name.endswith(_WORD_EMBEDDINGS)]
-    prefixes = {each.removesuffix(_WORD_EMBEDDINGS).removesuffix(PREFIX) for each in places}
+    (words,), own = encoder_names(config)[_WORD_EMBEDDINGS], f"{config.family.encoder}."
+    places = [name for name in tensors if name.endswith(words)]
+    prefixes = {each.removesuffix(words).removesuffix(own) for each in places}
     if len(prefixes) > 1:
         raise WeightsError(
             f"{source}: word embeddings of {len(prefixes)} encoders, below "
@@ -129,17 +134,36 @@ def without_prefix(tensors: Mapping[str, Tensor], source: str) -> tuple[dict[str
     return {name.removeprefix(prefix): each for name, each in tensors.items()}, prefix
 
 
-def to_huggingface(tensors: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
+def to_huggingface(
+    tensors: Mapping[str, Tensor], config: BertConfig, architecture: str = ""
+) -> dict[str, Tensor]:
     """Rename our state dict to Hugging Face's names; the inverse of ``from_huggingface``.
 
     Leaves out the tied decoder, like transformers.  The query, key and value tensors are views of
     ours.
     """
+    return as_written(as_berts(tensors, config), config, architecture)
+
+
+def as_berts(tensors: Mapping[str, Tensor], config: BertConfig) -> dict[str, Tensor]:
+    """Rename our state dict to Hugging Face's names, heads and encoder called as BERT's."""
     converted: dict[str, Tensor] = {}
     for ours, tensor in tensors.items():
-        names = huggingface_names(ours, config)
+        names = _berts_names(ours, config)
         converted.update(zip(names, tensor.chunk(len(names)), strict=True))
     return converted
+
+
+def as_written(
+    tensors: Mapping[str, Tensor], config: BertConfig, architecture: str
+) -> dict[str, Tensor]:
+    """Rename tensors of ``as_berts`` to what the family calls them in a class."""
+    written: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if config.first_position and name.endswith(_POSITIONS):
+            tensor = functional.pad(tensor, (0, 0, config.first_position, 0))
+        written[config.family.written_name(name, architecture)] = tensor
+    return written
 
 
 def _with_parameters(modules: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
@@ -164,10 +188,13 @@ def _modern_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return modern
 
 
-def _fold_decoder(left: dict[str, Tensor]) -> None:
-    """Remove the decoder from ``left`` after checking that it repeats other tensors."""
+def _fold_decoder(left: dict[str, Tensor], name: str) -> None:
+    """Remove the decoder from ``left`` after checking that it repeats other tensors.
+
+    ``name`` is that of the word embeddings.
+    """
     weight = left.pop(_DECODER_WEIGHT, None)
-    words = left.get(PREFIX + _WORD_EMBEDDINGS, left.get(_WORD_EMBEDDINGS))
+    words = left.get(PREFIX + name, left.get(name))
     if weight is not None and words is not None and not _same(weight, words):
         raise WeightsError(
             f"{_DECODER_WEIGHT} differs from {_WORD_EMBEDDINGS}: BERT ties its decoder to the "
@@ -248,18 +275,23 @@ def load_weights(
     *,
     source: str,
     new_head: bool = False,
+    architecture: str = "",
 ) -> LoadReport:
     """Copy tensors into ``model``; nothing is copied unless everything fits."""
     parameters = model.state_dict()
-    tensors, unknown = from_huggingface(stored, config)
+    tensors, unknown = from_huggingface(stored, config, architecture)
     sources = {name.removeprefix(PREFIX): name for name in tensors}
     ours: dict[str, str] = {}
     new: list[str] = []
     missing: list[str] = []
     for key in parameters:
         bare = key.removeprefix(PREFIX)
-        if bare in sources and not (new_head and _is_head(bare)):
-            ours[sources[bare]] = key
+        source_name = sources.get(bare)
+        begins = config.family.begins.get(bare, "")
+        if source_name is None and begins not in parameters:
+            source_name = sources.get(begins)
+        if source_name is not None and not (new_head and _is_head(bare)):
+            ours[source_name] = key
         else:
             (missing if bare.startswith(_ENCODER) else new).append(key)
     if missing:
@@ -268,17 +300,18 @@ def load_weights(
             f"{_shortened(missing)}; its own configuration has {config.num_hidden_layers} layers"
         )
     for name, key in ours.items():
+        theirs = " + ".join(huggingface_names(name, config, architecture))
         if not tensors[name].is_floating_point():
             raise WeightsError(
-                f"{source}: {' + '.join(huggingface_names(name, config))} has the dtype "
-                f"{tensors[name].dtype}; weights are floating-point numbers"
+                f"{source}: {theirs} has the dtype {tensors[name].dtype}; weights are "
+                "floating-point numbers"
             )
         if tensors[name].shape != parameters[key].shape:
             advice = "build the model from the configuration in that directory"
             if _is_head(key.removeprefix(PREFIX)):
                 advice = "to train another head on these weights, load them with new_head=True"
             raise WeightsError(
-                f"{source}: {' + '.join(huggingface_names(name, config))} has the shape "
+                f"{source}: {theirs} has the shape "
                 f"{tuple(tensors[name].shape)}, but {key} of the model has "
                 f"{tuple(parameters[key].shape)}; {advice}"
             )
@@ -287,7 +320,7 @@ def load_weights(
             parameters[key].copy_(tensors[name])
     left = [name for name in tensors if name not in ours]
     loaded, ignored = (
-        tuple(theirs for name in names for theirs in huggingface_names(name, config))
+        tuple(theirs for name in names for theirs in huggingface_names(name, config, architecture))
         for names in (ours, left)
     )
     return LoadReport(
@@ -299,12 +332,14 @@ def load_weights(
     )
 
 
-def check_weights(stored: Mapping[str, Tensor], config: BertConfig, *, source: str) -> None:
+def check_weights(
+    stored: Mapping[str, Tensor], config: BertConfig, *, source: str, architecture: str = ""
+) -> None:
     """Raise WeightsError for an encoder or pre-training heads that ``load_weights`` refuses."""
     with torch.device("meta"):
         model = BertForPreTraining(config)
     # Copies nothing, for the model has no memory; checks every name, shape and dtype.
-    load_weights(model, stored, config, source=source)
+    load_weights(model, stored, config, source=source, architecture=architecture)
 
 
 def _is_head(bare: str) -> bool:

@@ -13,6 +13,8 @@ from tidybert.configuration.bert_config import (
     MeanBertConfig,
     Pooling,
 )
+from tidybert.configuration.family import PREFIX, Family
+from tidybert.configuration.relatives import RobertaConfig
 
 __all__ = [
     "CONFIG_OF_POOLING",
@@ -20,10 +22,13 @@ __all__ = [
     "LANGUAGE_MODELS",
     "MAX_PARAMETERS",
     "POSITIONS",
+    "PREFIX",
     "PUBLISHED",
     "SIZES",
     "BertConfig",
     "CausalConfig",
+    "Family",
     "MeanBertConfig",
     "Pooling",
+    "RobertaConfig",
 ]

@@ -1,11 +1,12 @@
 """BertConfig: the sizes of a BERT encoder, checked."""
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
+from tidybert.configuration.family import BERT, Family
 from tidybert.errors import ConfigError, UsageError, suggestion
 from tidybert.options import Options, option
 from tidybert.storage.json_objects import read_json_object
@@ -111,24 +112,19 @@ _REQUIRED_VALUES: dict[str, tuple[Any, ...]] = {
 _RELATIVES: dict[str, str] = {
     "albert": "ALBERT",
     "big_bird": "BigBird",
-    "camembert": "CamemBERT",
     "convbert": "ConvBERT",
     "deberta": "DeBERTa",
     "deberta-v2": "DeBERTa v2 or v3",
-    "distilbert": "DistilBERT",
-    "electra": "ELECTRA",
     "ernie": "ERNIE",
     "eurobert": "EuroBERT",
     "longformer": "Longformer",
     "mobilebert": "MobileBERT",
-    "modernbert": "ModernBERT",
     "mpnet": "MPNet",
     "new": "GTE",
     "nomic_bert": "Nomic BERT",
-    "roberta": "RoBERTa",
     "roformer": "RoFormer",
     "squeezebert": "SqueezeBERT",
-    "xlm-roberta": "XLM-RoBERTa",
+    "t5": "T5",
     "xlnet": "XLNet",
 }
 
@@ -156,36 +152,40 @@ _IGNORED_KEYS = frozenset(_IGNORED_KEY_LIST.split())
 _MISSPELT = 0.85
 
 
-def encoder_values(
-    values: Mapping[str, Any], names: Sequence[str], model_types: tuple[str, ...]
-) -> dict[str, Any]:
-    """The fields among ``values`` that ``names`` has, after a check of every other key.
+def encoder_values(values: Mapping[str, Any], kind: "type[BertConfig]") -> dict[str, Any]:
+    """The fields of ``kind`` among the keys of a config.json, after a check of every other key.
 
     Raises ConfigError for a key that is a misspelt field, a missing size, and a value of a known
     key that would change the computation.  ``unknown_keys`` names the others.
     """
-    _check_kind(values.get("model_type", model_types[0]), model_types)
+    _check_kind(values.get("model_type", kind.model_type), tuple(_CONFIGS))
+    names, keys = [each.name for each in fields(kind)], kind.family.keys
+    ours = {theirs: name for name, theirs in keys.items()}
+    values = {ours.get(key, key): value for key, value in values.items()}
+    required = {**_REQUIRED_VALUES, **kind.family.required}
     width = values.get("hidden_size")
     for key, value in values.items():
+        if key in names:
+            continue
         if key == "embedding_size" and value != width:
             raise ConfigError(
                 f"embedding_size is {value!r:.80} and hidden_size {width!r:.80}; only embeddings "
                 "of the layers' width can be read"
             )
-        if key in _fields_of_all() and key not in names:
+        if key in _berts_fields():
             raise ConfigError(f"unknown key {key!r}: models of another model_type have it")
         similar = difflib.get_close_matches(key, names, n=1, cutoff=_MISSPELT)
-        if similar and key not in names and isinstance(value, int | float):
+        if similar and key not in kind.family.ignored and isinstance(value, int | float):
             raise ConfigError(
                 f"unknown key {key!r}; did you mean {similar[0]!r}? Rename it, or remove it if the "
                 "encoder does not depend on it"
             )
-        allowed = _REQUIRED_VALUES.get(key)
+        allowed = required.get(key)
         if allowed is not None and value not in allowed:
             raise ConfigError(
                 f"{key} is {value!r:.80}; only {' or '.join(map(repr, allowed))} can be read"
             )
-    missing = [key for key in SHAPE_KEYS if key not in values]
+    missing = [keys.get(key, key) for key in SHAPE_KEYS if key not in values]
     if missing:
         raise ConfigError(f"missing key {', '.join(map(repr, missing))}")
     chosen = {key: values[key] for key in names if key in values}
@@ -195,15 +195,27 @@ def encoder_values(
     return chosen
 
 
-def _fields_of_all() -> set[str]:
-    """The fields of every kind of configuration."""
-    return {each.name for kind in _KINDS for each in fields(kind)}
+def _berts_fields() -> set[str]:
+    """The fields of a BERT's configuration and of a language model's."""
+    return {each.name for kind in (BertConfig, CausalConfig) for each in fields(kind)}
 
 
 def unknown_keys(values: Mapping[str, Any]) -> list[str]:
     """The keys of a config.json that nothing here reads and that no BERT is known to have."""
-    known = {*_fields_of_all(), "model_type", "embedding_size", *_REQUIRED_VALUES, *_IGNORED_KEYS}
+    kind = _kind(values)
+    own = (each.name for each in fields(kind))
+    known = {"model_type", "embedding_size", *_berts_fields(), *_REQUIRED_VALUES, *_IGNORED_KEYS}
+    known |= {*own, *kind.family.keys.values(), *kind.family.required, *kind.family.ignored}
     return [key for key in values if key not in known]
+
+
+def family_of(values: Mapping[str, Any]) -> Family:
+    """How transformers writes the encoder of a config.json."""
+    return _kind(values).family
+
+
+def _kind(values: Mapping[str, Any]) -> "type[BertConfig]":
+    return _CONFIGS.get(str(values.get("model_type")), BertConfig)
 
 
 def _check_kind(model_type: Any, known: tuple[str, ...]) -> None:
@@ -230,6 +242,9 @@ MAX_LAYERS = 1_000
 
 _SIZE: Final[dict[str, Any]] = {"at_least": 1, "at_most": MAX_SIZE}
 _PROBABILITY: Final[dict[str, Any]] = {"at_least": 0, "below": 1}
+
+
+_CONFIGS: "Final[dict[str, type[BertConfig]]]" = {}
 
 
 @dataclass(frozen=True)
@@ -260,6 +275,16 @@ class BertConfig(Options):
 
     #: The key of config.json that names the encoder; modeling/architectures.py has its class.
     model_type: ClassVar[str] = "bert"
+    #: How transformers writes it.
+    family: ClassVar[Family] = BERT
+    #: Whether a token's embedding says which of two texts it is in.
+    reads_segments: ClassVar[bool] = True
+    #: The activation of the dense layer below a head on whole sequences; None where more follows.
+    pooler_act: ClassVar[str | None] = "tanh"
+    #: Whether the dense layer and the LayerNorm of a head on tokens have biases.
+    head_biases: ClassVar[bool] = True
+    #: How many rows of transformers' position table no token reads, which are not held here.
+    first_position: ClassVar[int] = 0
 
     vocab_size: int = option(30522, **_SIZE)
     hidden_size: int = option(768, **_SIZE)
@@ -275,6 +300,9 @@ class BertConfig(Options):
     initializer_range: float = option(0.02, above=0, at_most=1)
     layer_norm_eps: float = option(1e-12, above=0, at_most=1)
     pad_token_id: int = option(0, at_least=0, at_most=MAX_SIZE)
+
+    def __init_subclass__(cls) -> None:
+        _CONFIGS.setdefault(cls.model_type, cls)
 
     def __post_init__(self) -> None:
         try:
@@ -303,6 +331,16 @@ class BertConfig(Options):
     def head_size(self) -> int:
         """Width D of one attention head: hidden_size / num_attention_heads."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def pooling(self) -> str:
+        """The state that a head on whole sequences reads: a key of CONFIG_OF_POOLING."""
+        return "cls"
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the embeddings of words, positions and segments."""
+        return self.hidden_size
 
     @property
     def classifier_dropout_prob(self) -> float:
@@ -346,7 +384,7 @@ class BertConfig(Options):
         intermediate_size; other fields have the defaults above.  It skips known keys that say
         nothing about the encoder (id2label, transformers_version, ...), and unknown ones, which
         ``unknown_keys`` names.  A key that would change the computation must have the value that
-        this encoder computes (model_type "bert", "bert-mean" or "causal-lm",
+        this encoder computes (model_type "bert", "bert-mean", "causal-lm" or a relative's,
         position_embedding_type "absolute", is_decoder false, ...).
 
         Args:
@@ -358,11 +396,21 @@ class BertConfig(Options):
         try:
             if not isinstance(values, Mapping):
                 raise ConfigError(f"a JSON object was expected, not {type(values).__name__}")
-            kind = _CONFIGS.get(str(values.get("model_type")), BertConfig)
-            names = [field.name for field in fields(kind)]
-            return kind(**encoder_values(values, names, tuple(_CONFIGS)))
+            kind = _kind(values)
+            return kind(**kind.fields_in(values))
         except ConfigError as error:
             raise ConfigError(f"{source}: {error.message}") from None
+
+    @classmethod
+    def fields_in(cls, written: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields by name that a config.json gives; raises as ``from_dict``."""
+        return encoder_values(written, cls)
+
+    def written(self) -> dict[str, Any]:
+        """What a config.json says of the encoder, in transformers' keys; the inverse."""
+        keys = self.family.keys
+        values = {keys.get(name, name): value for name, value in self.to_dict().items()}
+        return {"model_type": self.model_type, **values}
 
     def with_dropout(self, probability: float) -> "BertConfig":
         """The same sizes with one probability for every dropout."""
@@ -378,7 +426,7 @@ class BertConfig(Options):
         return CONFIG_OF_POOLING[pooling](**self.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, without model_type, ready for JSON; ``from_dict`` takes them back."""
+        """The fields by name, without model_type, ready for JSON."""
         return asdict(self)
 
     @classmethod
@@ -391,10 +439,14 @@ class BertConfig(Options):
         return cls.from_dict(read_json_object(path), source=str(path))
 
 
+_CONFIGS[BertConfig.model_type] = BertConfig
+
+
 class MeanBertConfig(BertConfig):
     """A BertConfig of modeling/architectures.py's encoder, which has no pooler."""
 
     model_type = "bert-mean"
+    pooling = "mean"
 
     @property
     def num_parameters(self) -> int:
@@ -438,7 +490,5 @@ class CausalConfig(BertConfig):
 
 #: The configurations by the state that a head on whole sequences reads.
 CONFIG_OF_POOLING: dict[str, type[BertConfig]] = {"cls": BertConfig, "mean": MeanBertConfig}
-_KINDS: tuple[type[BertConfig], ...] = (*CONFIG_OF_POOLING.values(), CausalConfig)
-_CONFIGS = {each.model_type: each for each in _KINDS}
 _FIELD_KEYS = tuple(field.name for field in fields(BertConfig))
 _SIZE_KEYS = (*SHAPE_KEYS, "max_position_embeddings", "type_vocab_size")

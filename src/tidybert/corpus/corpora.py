@@ -24,7 +24,11 @@ from tidybert.corpus.token_shards import (
     read_manifest,
 )
 from tidybert.errors import DataError, UsageError, param
-from tidybert.storage.model_files import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE
+from tidybert.storage.model_files import (
+    TOKENIZER_CONFIG_FILE,
+    TOKENIZER_FILE,
+    VOCABULARY_FILE,
+)
 from tidybert.storage.output_lock import output_lock
 from tidybert.storage.own_files import (
     GrowingFile,
@@ -63,7 +67,9 @@ def copied_corpus(url: str, cache_gb: float, reporter: Reporter) -> Path:
             total = sum(file.num_bytes for file in files)
             _make_room(url, folder, total, cache_gb)
             reporter.tell(f"copying {url} to {directory}, {total / _GB:,.1f} GB")
-            for name in (VOCABULARY_FILE, TOKENIZER_CONFIG_FILE):
+            is_wordpiece = "do_lower_case" in manifest.vocabulary
+            vocabulary = VOCABULARY_FILE if is_wordpiece else TOKENIZER_FILE
+            for name in (vocabulary, TOKENIZER_CONFIG_FILE):
                 _copy(f"{url}/{name}", directory / name)
             for file in files:
                 if not (file.path.is_file() and file.path.stat().st_size == file.num_bytes):

@@ -29,11 +29,12 @@ import numpy.typing as npt
 from tidybert.errors import DataError
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.journal import Journal
-from tidybert.storage.json_objects import SHA256, decoded
+from tidybert.storage.json_objects import SHA256, decoded, json_checksum
 from tidybert.storage.limits import MANIFEST_BYTES
 from tidybert.storage.model_files import TOKENIZER_CONFIG_FILE, VOCABULARY_FILE
 from tidybert.storage.opening import open_regular, os_reason, present
 from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.tokenizer import LibraryTokenizer
 
 # corpus.json: what a corpus was built from and how, and whether its files are as it says.
 
@@ -46,19 +47,26 @@ HASHING_THREADS: Final = 2
 # Bounds of sentences and documents have 32 bits.
 _MOST: Final = 2**32 - 1
 
+# The key of a hash of tokenizer.json, in place of WordPiece's settings.
+_LIBRARY: Final = "tokenizer"
+
 Part = Literal["train", "held-out"]
 PARTS: Final[tuple[Part, ...]] = get_args(Part)
 
 
 def described(tokenizer: BertTokenizer) -> dict[str, Any]:
     """Everything that decides the ids of a text, and their dtype."""
-    tokenizer.require_wordpiece("a corpus for pre-training", or_added=True)
-    added = [dataclasses.asdict(each) for each in tokenizer.added]
-    return {
-        **({"added_tokens": added} if added else {}),
+    found = {
         "sha256": tokenizer.vocabulary.sha256,
         "vocab_size": tokenizer.vocab_size,
         "dtype": _dtype(tokenizer.vocab_size),
+    }
+    if isinstance(tokenizer, LibraryTokenizer):
+        return {**found, _LIBRARY: json_checksum({"tokenizer": tokenizer.identity()})}
+    added = [dataclasses.asdict(each) for each in tokenizer.added]
+    return {
+        **({"added_tokens": added} if added else {}),
+        **found,
         "do_lower_case": tokenizer.do_lower_case,
         "strip_accents": tokenizer.strip_accents,
         "tokenize_chinese_chars": tokenizer.tokenize_chinese_chars,
@@ -314,7 +322,8 @@ class TokenCorpus:
 
     def tokenizer(self) -> BertTokenizer:
         """The tokenizer that made the ids; raises DataError if any of its files was exchanged."""
-        check_sha256(self.directory / VOCABULARY_FILE, self.manifest.vocabulary["sha256"])
+        if _LIBRARY not in self.manifest.vocabulary:
+            check_sha256(self.directory / VOCABULARY_FILE, self.manifest.vocabulary["sha256"])
         tokenizer = BertTokenizer.from_pretrained(self.directory)
         if other := self.other_settings(tokenizer):
             raise DataError(
@@ -345,7 +354,7 @@ class TokenCorpus:
 
     def verify(self) -> None:
         """Read all of the part and compare with the sha256 of each file; raises DataError."""
-        check_sha256(self.directory / VOCABULARY_FILE, self.manifest.vocabulary["sha256"])
+        self.tokenizer()
         verify_files(self.hashed_files())
 
     def __getstate__(self) -> dict[str, Any]:

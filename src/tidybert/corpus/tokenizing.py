@@ -147,8 +147,10 @@ def tokenized(documents: Sequence[Document], tokenizer: BertTokenizer) -> Block:
     sentences: list[str] = []
     ends = []
     for document in documents:
+        first = len(sentences)
         for paragraph in document:
             sentences += split_sentences(paragraph)
+        sentences[first + 1 :] = map(tokenizer.following, sentences[first + 1 :])
         ends.append(len(sentences))
     ids, offsets = tokenizer.encode_flat(sentences, add_special_tokens=False)
     lengths = np.diff(offsets)

@@ -104,6 +104,7 @@ def long_features(
             "second, or truncate"
         )
     long = [number for number, one in enumerate(features) if one.truncated]
+    room = max_seq_length - tokenizer.layout.num_special(2 if seconds else 1)
 
     def encoded(texts: Sequence[str]) -> Sequence[Ids]:
         chosen = [texts[number] for number in long]

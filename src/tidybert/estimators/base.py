@@ -281,7 +281,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
             weights = {name: each.cpu().numpy() for name, each in self.model_.state_dict().items()}
             config: Any = self.model_.config
             state["model_"] = {
-                "config": {"model_type": config.model_type, **config.to_dict()},
+                "config": config.written(),
                 "weights": weights,
             }
         return state

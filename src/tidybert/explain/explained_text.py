@@ -219,8 +219,8 @@ def place_of(word: str, text: str) -> Span:
 
 # What an encoder computes for a few inputs, caught by hooks while its own forward pass runs.
 #
-# The encoder may be any whose layers have ``attention.query_key_value``; see
-# ``modeling/architectures.py``.  T tokens, n pieces, L layers, N heads, H width, D head width.
+# The encoder may be any whose layers have ``joint``; see ``modeling/architectures.py``.  T tokens,
+# n pieces, L layers, N heads, H width, D head width.
 
 
 def rows_of(encodings: Sequence[Encoding]) -> Rows:
@@ -255,17 +255,19 @@ def embeddings_of(encoder: BertModel, encoding: Encoding) -> tuple[list[Floats],
 def attention_of(encoder: BertModel, encoding: Encoding, *, causal: bool) -> list[Floats]:
     """Scores and probs (L, N, n, n); queries, keys and values (L, N, n, D)."""
     heads, size = encoder.config.num_attention_heads, len(encoding)
-    visible = torch.ones(1, 1, size, size, dtype=torch.bool)
-    if causal or encoder.is_causal:
-        visible = visible.tril()
+    rows, found = rows_of([encoding]), []
+    at = rows.position_ids
     layers: list[Any] = list(encoder.layers)
-    joint = [layer.attention.query_key_value for layer in layers]
-    found = []
-    with torch.inference_mode(), _calls_of(joint) as calls:
-        encoder(rows_of([encoding]), causal=causal)
-        for _, projected in calls:
+    with torch.inference_mode(), _calls_of(layers) as calls:
+        encoder(rows, causal=causal)
+        for layer, (hidden, _) in zip(layers, calls, strict=True):
+            visible = torch.ones(1, 1, size, size, dtype=torch.bool)
+            if causal or encoder.is_causal:
+                visible = visible.tril()
+            if layer.attention.window is not None:
+                visible = visible & ((at[:, None] - at).abs() <= layer.attention.window)
             # (n, 3H) to (3, 1, N, n, D)
-            blocks = projected.view(1, size, 3, heads, -1).permute(2, 0, 3, 1, 4)
+            blocks = layer.joint(hidden, at).view(1, size, 3, heads, -1).permute(2, 0, 3, 1, 4)
             query, key, value = blocks
             _, probs, scores = scaled_dot_product(query, key, value, visible, 0.0)
             found.append((scores.masked_fill(~visible, -torch.inf), probs, query, key, value))

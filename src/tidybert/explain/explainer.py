@@ -141,8 +141,9 @@ class Explainer(OfOpened):
     ) -> EmbeddingSum:
         """The three embeddings of each piece, their sum, and the sum after LayerNorm."""
         encoding = self.encode(text, text_pair, hide=hide)
-        (word, position, *rest), *sums = embeddings_of(self.encoder, encoding)
-        segment = rest[0] if rest else None
+        summands, *sums = embeddings_of(self.encoder, encoding)
+        word, *others = summands
+        position, segment = (*others, None, None)[:2]
         return EmbeddingSum(text, text_pair, encoding, word, position, segment, *sums)
 
     def attention(

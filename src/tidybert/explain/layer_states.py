@@ -23,11 +23,12 @@ from tidybert.tokenization.tokenizer import Span
 class EmbeddingSum(ExplainedText):
     """The embeddings that the model adds for each piece, (n, H) each.
 
-    A language model has no segments.  normalized: the sum after LayerNorm, for the first layer.
+    None stands for a summand that the model does not add.  normalized: the sum after LayerNorm, for
+    the first layer.
     """
 
     word: Floats
-    position: Floats
+    position: Floats | None
     segment: Floats | None
     total: Floats
     normalized: Floats
@@ -35,9 +36,9 @@ class EmbeddingSum(ExplainedText):
     @property
     def parts(self) -> dict[str, Floats]:
         """All by name, in the order of the sum."""
-        segment = {} if self.segment is None else {"segment": self.segment}
-        summands = {"word": self.word, "position": self.position, **segment}
-        return {**summands, "sum": self.total, "after LayerNorm": self.normalized}
+        summands = {"word": self.word, "position": self.position, "segment": self.segment}
+        added = {name: each for name, each in summands.items() if each is not None}
+        return {**added, "sum": self.total, "after LayerNorm": self.normalized}
 
     def table(self) -> Table:
         """The length of each vector."""

@@ -24,9 +24,8 @@ from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import SentenceForm, write_sentence_form
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, WeightsError
-from tidybert.modeling.architectures import MeanBertModel, encoder_of
+from tidybert.modeling.architectures import build_encoder, encoder_of
 from tidybert.modeling.attention import scaled_dot_product
-from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import BertLayer
 from tidybert.modeling.heads import ARCHITECTURES, BertWithHead
 from tidybert.modeling.rows import Rows
@@ -80,8 +79,12 @@ class OnnxModel(nn.Module):
         return per_token if output_rows is None else per_token[output_rows]
 
     def run(self, *tensors: Tensor) -> dict[str, Tensor]:
-        """The file's outputs for input_ids, attention_mask and token_type_ids (B, S)."""
+        """The file's outputs for input_ids, attention_mask and token_type_ids (B, S).
+
+        A model without segments has no place for the last.
+        """
         names = [each.name for each in self.session.get_inputs()]
+        tensors = tensors[: len(names)]
         if self.has_choices and tensors[0].dim() == 2:
             tensors = tuple(each[:, None] for each in tensors)
         given = dict(zip(names, (np.asarray(each) for each in tensors), strict=True))
@@ -113,9 +116,14 @@ class PaddedModel(nn.Module):
         self.dense = nn.Sequential(*(form.dense if form else ()))
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """The outputs by the names of optimum's exports; those of an embedding are (B, d)."""
+        """The outputs by the names of optimum's exports; those of an embedding are (B, d).
+
+        A model without segments takes no ``token_type_ids``.
+        """
+        if token_type_ids is None:
+            token_type_ids = torch.zeros_like(input_ids)
         if not getattr(self.model, "takes_choices", False):
             return self._outputs(input_ids, attention_mask != 0, token_type_ids)
         shape = input_ids.shape
@@ -138,23 +146,19 @@ class PaddedModel(nn.Module):
 
     def _states(self, input_ids: Tensor, is_token: Tensor, token_type_ids: Tensor) -> Tensor:
         """(B, S, H): the last layer's states."""
-        tables = self.encoder.embeddings
-        hidden = functional.embedding(input_ids, tables.word_embeddings.weight)
-        hidden = hidden + tables.position_embeddings.weight[: input_ids.shape[1]]
-        hidden = hidden + functional.embedding(token_type_ids, tables.token_type_embeddings.weight)
-        hidden = tables.layer_norm(hidden)
+        positions = torch.arange(input_ids.shape[1], device=input_ids.device)
+        # Layers take any number of axes; nothing here reads where sequences begin.
+        rows = Rows(input_ids, token_type_ids, positions, positions, ())
+        hidden: Tensor = self.encoder.embeddings(rows)
         for layer in self.encoder.layers:
             assert isinstance(layer, BertLayer)
-            hidden = layer.after_attention(_context(layer, hidden, is_token), hidden)
+            hidden = layer.after_attention(_context(layer, hidden, is_token, positions), hidden)
         return hidden
 
     def _pooled(self, hidden: Tensor, is_token: Tensor) -> Tensor:
         """(B, 1, H): what a head on whole sequences reads."""
-        if isinstance(self.encoder, MeanBertModel):
-            return _pooled(hidden, is_token, "mean")
-        assert self.encoder.pooler is not None
-        found: Tensor = self.encoder.pooler(hidden[:, :1])
-        return found
+        state = _pooled(hidden, is_token, self.encoder.config.pooling)
+        return state if self.encoder.pooler is None else self.encoder.pooler(state)
 
     def _embedding(self, hidden: Tensor, is_token: Tensor, form: SentenceForm) -> Tensor:
         """(B, d): as sentence-transformers makes it."""
@@ -164,14 +168,19 @@ class PaddedModel(nn.Module):
         return vectors[:, : form.truncate_dim]
 
 
-def _context(layer: BertLayer, hidden: Tensor, is_token: Tensor) -> Tensor:
+def _context(layer: BertLayer, hidden: Tensor, is_token: Tensor, positions: Tensor) -> Tensor:
     """(B, S, H): attention before its output projection; no token sees padding."""
     size, length, width = hidden.shape
-    num_heads = layer.attention.num_heads
-    projected = layer.attention.query_key_value(hidden)  # (B, S, 3H)
+    num_heads, window = layer.attention.num_heads, layer.attention.window
+    projected = layer.joint(hidden, positions)  # (B, S, 3H)
     blocks = projected.view(size, length, 3, num_heads, width // num_heads)
     query, key, value = blocks.permute(2, 0, 3, 1, 4)
-    context, _, _ = scaled_dot_product(query, key, value, is_token[:, None, None, :], 0.0)
+    visible = is_token[:, None, None, :]
+    if window is not None:
+        places = is_token.cumsum(1)
+        near = (places[:, :, None] - places[:, None, :]).abs() <= window
+        visible = visible & near[:, None]
+    context, _, _ = scaled_dot_product(query, key, value, visible, 0.0)
     return context.transpose(1, 2).reshape(size, length, width)
 
 
@@ -216,9 +225,9 @@ class Exported:
 def export_onnx(source: ModelDirectory, destination: str | Path, *, int8: bool = False) -> Exported:
     """Write a MODEL as a new directory with ONNX files, whole or not at all.
 
-    The inputs are input_ids, attention_mask and token_type_ids, int64 (B, S) with any B and any S
-    up to the model's positions, (B, C, S) for multiple choice.  The outputs are those of
-    ``PaddedModel.forward``, in float32.
+    The inputs are input_ids, attention_mask and, where the model has segments, token_type_ids:
+    int64 (B, S) with any B and any S up to the model's positions, (B, C, S) for multiple choice.
+    The outputs are those of ``PaddedModel.forward``, in float32.
     """
     destination = Path(destination)
     if os.path.lexists(destination):
@@ -247,7 +256,7 @@ def export_onnx(source: ModelDirectory, destination: str | Path, *, int8: bool =
             _quantize(first, path)
         return Exported(
             destination,
-            architecture,
+            whole.config.family.class_name(architecture),
             tuple(expected),
             {name: path.stat().st_size for name, path in files.items()},
             {
@@ -279,7 +288,7 @@ def _built(source: ModelDirectory, whole: WholeModel, architecture: str) -> nn.M
     head = ARCHITECTURES.get(architecture)
 
     def build(config: BertConfig) -> nn.Module:
-        return head.built(config, num_labels) if head else BertModel(config, add_pooler=False)
+        return head.built(config, num_labels) if head else build_encoder(config, add_pooler=False)
 
     model, report = source.build(build)
     if report.new:
@@ -314,22 +323,25 @@ def _write_beside(directory: Path, whole: WholeModel, architecture: str) -> None
         longest = metadata.max_seq_length
     elif form is not None and form.max_seq_length is not None:
         longest = min(longest, form.max_seq_length)
-    whole.tokenizer.save(directory, model_max_length=longest)
+    whole.tokenizer.save(directory, model_max_length=longest, reads_segments=config.reads_segments)
     if form is not None:
         write_sentence_form(directory, form, config.hidden_size)
     if metadata is not None:
         metadata.write(directory)
 
 
-def _example(config: BertConfig, has_choices: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Random tokens, a mask with padding, and segments: (2, S), or (2, 3, S) with choices."""
+def _example(config: BertConfig, has_choices: bool) -> tuple[Tensor, ...]:
+    """Random tokens, a mask with padding, and segments: (2, S), or (2, 3, S) with choices.
+
+    A model without segments takes the first two.
+    """
     generator = torch.Generator().manual_seed(0)
     shape = (2, *([3] if has_choices else []), min(16, config.max_position_embeddings))
     ids = torch.randint(config.vocab_size, shape, generator=generator)
     types = torch.randint(config.type_vocab_size, shape, generator=generator)
     mask = torch.ones_like(ids)
     mask[0, ..., shape[-1] // 2 :] = 0
-    return ids, mask, types
+    return (ids, mask, types) if config.reads_segments else (ids, mask)
 
 
 def _write_graph(
@@ -344,7 +356,7 @@ def _write_graph(
             example,
             dynamo=True,
             opset_version=OPSET,
-            input_names=["input_ids", "attention_mask", "token_type_ids"],
+            input_names=["input_ids", "attention_mask", "token_type_ids"][: len(example)],
             output_names=outputs,
             dynamic_shapes=(dict(enumerate(axes)),) * len(example),
             verbose=False,

@@ -317,7 +317,7 @@ def _finish(
     length, name = finished.max_seq_length, finished.made_from.name
     write_run_card(
         *(run, finished.task, arguments, answers, finished.metadata.inputs, length, name),
-        in_transformers=finished.config.model_type == "bert",
+        in_transformers=finished.config.model_type != "bert-mean",
     )
     save(finished, run)
 

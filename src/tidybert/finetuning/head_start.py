@@ -21,6 +21,7 @@ from tidybert.catalog import is_size
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import IDENTITY
 from tidybert.configuration import BertConfig
+from tidybert.configuration.relatives import ModernBertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
@@ -389,6 +390,11 @@ def keep_layers(network: nn.Module, count: int, reporter: Reporter) -> BertConfi
     if not 1 <= count <= of:
         raise UsageError(
             f"{param('num_layers')} is {count}, but the model has {of} layers: give 1 to {of}"
+        )
+    if count < of and isinstance(encoder.config, ModernBertConfig):
+        raise UsageError(
+            f"{param('num_layers', count)}: the layers of a modernbert see all tokens and windows "
+            "in turn, so none can be left out; leave it out"
         )
     kept = [number * of // count for number in range(count)]
     encoder.encoder.layers = nn.ModuleList([encoder.layers[number] for number in kept])

@@ -14,7 +14,7 @@ class FinetuneOptions(TypedDict, total=False):
     label_separator: str | None
     "With multi_label, the characters between a text's labels, such as semicolon. If not set: comma. JSON and Parquet may contain lists."
     format: Literal['csv', 'tsv', 'sheet', 'jsonl', 'json', 'parquet', 'arrow', 'folder', 'text', 'label-text', 'swag', 'codah', 'conll', 'brat'] | None
-    'csv, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (one a line), label-text (label, space, text), swag, codah or conll. If not set: by suffix or content.'
+    'csv, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (lines), label-text, swag, codah or conll. If not set: by suffix or content.'
     sheet: str | None
     'Sheet of a spreadsheet. If not set: the first that is not hidden.'
     header: bool | None
@@ -158,7 +158,7 @@ class EvaluateOptions(TypedDict, total=False):
     label_separator: str | None
     "With multi_label, the characters between a text's labels, such as semicolon. If not set: comma. JSON and Parquet may contain lists."
     format: Literal['csv', 'tsv', 'sheet', 'jsonl', 'json', 'parquet', 'arrow', 'folder', 'text', 'label-text', 'swag', 'codah', 'conll', 'brat'] | None
-    'csv, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (one a line), label-text (label, space, text), swag, codah or conll. If not set: by suffix or content.'
+    'csv, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (lines), label-text, swag, codah or conll. If not set: by suffix or content.'
     sheet: str | None
     'Sheet of a spreadsheet. If not set: the first that is not hidden.'
     header: bool | None

@@ -32,7 +32,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import choose_precision, in_chunks
 from tidybert.inference.keywords import OpeningKeywords
 from tidybert.inference.options import OpeningOptions
-from tidybert.modeling.architectures import encoder_of
+from tidybert.modeling.architectures import build_encoder, encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import (
     BertForMaskedLM,
@@ -163,7 +163,7 @@ class OpenedModel:
     @cached_property
     def encoder(self) -> BertModel:
         """The encoder of a BERT, with its pooler if the weights have one."""
-        encoder, lacking = self.network(BertModel)
+        encoder, lacking = self.network(build_encoder)
         if lacking:
             encoder.pooler = None
         return encoder

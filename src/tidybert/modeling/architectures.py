@@ -1,13 +1,14 @@
 """The encoders that a config.json can name, by its model_type.
 
-A new encoder is one file with a class and one line in ``ENCODERS``.  Heads and training use only
-these members of BertModel:
+A new encoder is one file with a class and one line in ``ENCODERS``; BERT's relatives are in
+``relatives.py`` and ``modernbert.py``.  Heads and training use only these members of BertModel:
 
 - ``embeddings(rows)`` gives (T, H) from its ``summands(rows)``;
 - each of ``layers`` maps (T, H) to (T, H);
 - ``word_embeddings`` is the table (V, H) that the masked-LM head shares;
 - ``pooler`` is a module from (B, H) to (B, H), or None;
 - ``layer.after_attention`` works row by row, so torch.compile can take it alone;
+- ``layer.joint`` gives the queries, keys and values that attention reads, within its ``window``;
 - a weight of several matrices, one above the other, says so: ``Linear(..., fused_blocks=3)``.
 """
 
@@ -24,6 +25,8 @@ from tidybert.modeling.bert import BertModel, initialize
 from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.modeling.encoder import BertLayer, LowerStates
 from tidybert.modeling.kernels.fast_attention import attention, first_row_attention
+from tidybert.modeling.modernbert import ModernBertModel
+from tidybert.modeling.relatives import DistilBertModel, ElectraModel, RelativeModel
 from tidybert.modeling.rows import Rows, pooled
 
 # An encoder whose pooled output is the mean of its tokens' states; it has no pooler.
@@ -143,6 +146,12 @@ ENCODERS: Final[dict[str, type[BertModel]]] = {
     "bert": BertModel,
     "bert-mean": MeanBertModel,
     "causal-lm": CausalModel,
+    "roberta": RelativeModel,
+    "camembert": RelativeModel,
+    "xlm-roberta": RelativeModel,
+    "distilbert": DistilBertModel,
+    "electra": ElectraModel,
+    "modernbert": ModernBertModel,
 }
 
 

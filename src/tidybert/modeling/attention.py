@@ -53,7 +53,12 @@ def scaled_dot_product(
 
 @float32_on_a_cpu
 def plain_attention(
-    query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, causal: bool = False
+    query_key_value: Tensor,
+    rows: Rows,
+    num_heads: int,
+    probability: float,
+    causal: bool = False,
+    window: int | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Context (T, H) from the joint projection (T, 3H), and attention_probs (B, N, S, S).
 
@@ -69,12 +74,17 @@ def plain_attention(
     visible = is_token[:, None, :, None] & is_token[:, None, None, :]  # (B, 1, S, S)
     if causal:
         visible = visible & (column <= column[:, None])
+    if window is not None:
+        visible = visible & ((column - column[:, None]).abs() <= window)
     context, probs, _ = scaled_dot_product(query, key, value, visible, probability)
     return context.transpose(1, 2).reshape(size, longest, width)[is_token], probs
 
 
 class BertAttention(nn.Module):
     """Attention between its projections; queries, keys and values come from one product."""
+
+    #: How many places away a token sees, on each side; None for all.
+    window: int | None = None
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()

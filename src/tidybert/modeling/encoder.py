@@ -51,6 +51,11 @@ class BertLayer(nn.Module):
             hidden = hidden[options.output_rows]
         return self.after_attention(context, hidden)
 
+    def joint(self, hidden: Tensor, position_ids: Tensor) -> Tensor:
+        """(…, 3H): the queries, keys and values that attention reads of states (…, H)."""
+        joint: Tensor = self.attention.query_key_value(hidden)
+        return joint
+
     def after_attention(self, context: Tensor, hidden: Tensor) -> Tensor:
         """(R, H) from attention's context and the layer's input; works row by row."""
         projected = self.attention.output(context)

@@ -65,6 +65,8 @@ _NEXT_TOKEN: Final = HeadPart("the next-token head", "lm_head", {}, {"output_bia
 
 ARCHITECTURES: "Final[dict[str, type[BertWithHead]]]" = {}
 """By the name of its class at transformers, each head on a BERT."""
+# By that name, the heads on relatives that are not BERT's, and others that nobody asks for.
+_OF_RELATIVES: "Final[dict[str, type[BertWithHead]]]" = {}
 
 
 class BertWithHead(nn.Module):
@@ -85,11 +87,13 @@ class BertWithHead(nn.Module):
         if cls.__name__.startswith("BertFor"):
             # PyTorch's tracing makes classes of the same names.
             ARCHITECTURES.setdefault(cls.__name__, cls)
+        _OF_RELATIVES.setdefault(cls.__name__, cls)
 
     @classmethod
     def built(cls, config: BertConfig, num_labels: int) -> Self:
         """The model with random weights; ``num_labels`` where its outputs are labels."""
-        return cls(config, num_labels) if cls.has_labels else cls(config)  # type: ignore[arg-type]
+        own: Any = _OF_RELATIVES.get(config.family.class_name(cls.__name__), cls)
+        return own(config, num_labels) if cls.has_labels else own(config)  # type: ignore[no-any-return]
 
     def exported(self, hidden: Tensor, pooled: Callable[[], Tensor]) -> dict[str, Tensor]:
         """Its outputs in ONNX, by optimum's names.
@@ -268,14 +272,15 @@ class BertMLMHead(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.dense = Linear(config.hidden_size, config.hidden_size)
-        self.layer_norm = LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        width, bias = config.embedding_width, config.head_biases
+        self.dense = Linear(config.hidden_size, width, bias)
+        self.layer_norm = LayerNorm(width, eps=config.layer_norm_eps, bias=bias)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
         self.activation = ACTIVATIONS[config.hidden_act]
         initialize(self, config.initializer_range)
 
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:
-        """(M, H) states and (V, H) embeddings to logits (M, V)."""
+        """(M, H) states and (V, E) embeddings to logits (M, V)."""
         return linear(self._transformed(hidden), word_embeddings, self.bias)
 
     def loss(self, hidden: Tensor, word_embeddings: Tensor, labels: Tensor) -> SummedLoss:

@@ -13,11 +13,12 @@ from torch import Tensor
 
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import LANGUAGE_MODELS, BertConfig, CausalConfig
+from tidybert.configuration.family import BERT
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import UsageError, param, suggestion
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.encoder import BertLayer
-from tidybert.modeling.heads import CausalLM
+from tidybert.modeling.heads import BertForPreTraining, CausalLM
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.pretraining.pretraining_job import ModelShape, is_new, new_config
@@ -235,6 +236,12 @@ def build_model(
         )
     directory = ModelDirectory.open(model)
     directory.require_bert()
+    if build is BertForPreTraining and directory.config.family is not BERT:
+        raise UsageError(
+            f"{param('objective', plan.instances.objective)}: pairs of segments are BERT's, and "
+            f"the model_type of {model} is {directory.config.model_type}: give "
+            f"{param('objective', 'mlm')}"
+        )
     if directory.tokenizer.vocabulary.sha256 != vocabulary["sha256"]:
         raise UsageError(
             f"{model} and the corpus in {plan.corpus.directory} have different vocabularies; "

@@ -63,6 +63,11 @@ class Layout:
         single = ((cls_id, 0), (None, 0), (sep_id, 0))
         return cls(single, (*single, (None, 1), (sep_id, 1)))
 
+    def of_one_type(self) -> "Layout":
+        """The same, each part with the type 0."""
+        single, pair = (tuple((each, 0) for each, _ in of) for of in (self.single, self.pair))
+        return Layout(single, pair)
+
     def parts(self, num_texts: int) -> tuple[tuple[int | None, int], ...]:
         """The parts of an input of one text or two."""
         return self.single if num_texts == 1 else self.pair

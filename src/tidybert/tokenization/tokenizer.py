@@ -208,13 +208,17 @@ class BertTokenizer:
             added=self.added,
         )
 
-    def save(self, directory: str | Path, *, model_max_length: int = 512) -> None:
+    def save(
+        self, directory: str | Path, *, model_max_length: int = 512, reads_segments: bool = True
+    ) -> None:
         """Write vocab.txt, tokenizer_config.json and tokenizer.json, which transformers opens.
 
-        Other programs truncate to ``model_max_length`` on request.
+        Other programs truncate to ``model_max_length`` on request, and give token types to a model
+        that ``reads_segments`` alone.
         """
+        limits = tokenizer_files.limits_of(model_max_length, reads_segments)
         tokenizer_files.write_directory(
-            Path(directory), self.vocabulary, self._settings(), self.added, model_max_length
+            Path(directory), self.vocabulary, self._settings(), self.added, limits
         )
 
     def identity(self) -> list[Any]:
@@ -357,6 +361,10 @@ class BertTokenizer:
         """Whether a token goes on with the word of the one before it."""
         return token.startswith(CONTINUATION) and token != CONTINUATION
 
+    def following(self, text: str) -> str:
+        """A text as it is tokenised after another, whose end is a space before it."""
+        return text
+
     def spelled(self, token: str) -> str:
         """The characters that a token of the vocabulary stands for in a text."""
         return token.removeprefix(CONTINUATION) if self.continues(token) else token
@@ -454,11 +462,14 @@ class LibraryTokenizer(BertTokenizer):
         assert self._files.described is not None
         return str(self._files.described["model"].get("type"))
 
-    def save(self, directory: str | Path, *, model_max_length: int = 512) -> None:
+    def save(
+        self, directory: str | Path, *, model_max_length: int = 512, reads_segments: bool = True
+    ) -> None:
         """Write tokenizer.json and tokenizer_config.json as they were read."""
         assert self._files.described is not None
+        limits = tokenizer_files.limits_of(model_max_length, reads_segments)
         tokenizer_files.write_library_files(
-            Path(directory), self._files.described, self._files.config, model_max_length
+            Path(directory), self._files.described, {**self._files.config, **limits}
         )
 
     def decode(self, ids: Iterable[int], skip_special_tokens: bool = True) -> str:
@@ -486,6 +497,10 @@ class LibraryTokenizer(BertTokenizer):
         """A word's pieces after a space, which byte-level BPE has in the token, or those alone."""
         pieces = self.tokenize(f" {word}")
         return pieces if len(pieces) == 1 else super().pieces_of_word(word)
+
+    def following(self, text: str) -> str:
+        """A text as it is tokenised after another, whose end is a space before it."""
+        return f" {text}" if self.kind == "BPE" else text
 
     def _pieces(
         self, text: str, special_tokens_in_text: bool, name: str = "text"

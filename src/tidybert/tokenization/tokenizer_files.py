@@ -247,7 +247,7 @@ def write_directory(
     vocabulary: Vocabulary,
     settings: dict[str, bool | None],
     added: Sequence[AddedToken],
-    model_max_length: int,
+    limits: Mapping[str, Any],
 ) -> None:
     """Write the files of a WordPiece tokenizer; ``settings`` holds all of SETTINGS."""
     make_directory(directory)
@@ -256,7 +256,7 @@ def write_directory(
     config = {
         "tokenizer_class": "BertTokenizer",
         **settings,
-        "model_max_length": model_max_length,
+        **limits,
         **{f"{name}_token": f"[{name.upper()}]" for name in ("unk", "sep", "pad", "cls", "mask")},
         **(
             {
@@ -274,12 +274,19 @@ def write_directory(
     _write_json(directory / TOKENIZER_FILE, described_wordpiece(vocabulary, settings, added))
 
 
+def limits_of(model_max_length: int, reads_segments: bool) -> dict[str, Any]:
+    """What tokenizer_config.json says of the model: its length, and what it reads."""
+    # Other programs give every input of the class, and a model without segments refuses theirs.
+    names = {} if reads_segments else {"model_input_names": ["input_ids", "attention_mask"]}
+    return {"model_max_length": model_max_length, **names}
+
+
 def write_library_files(
-    directory: Path, described: dict[str, Any], config: Mapping[str, Any], model_max_length: int
+    directory: Path, described: dict[str, Any], config: Mapping[str, Any]
 ) -> None:
     """Write the files of a tokenizer that the library computes, as they were read."""
     make_directory(directory)
-    _write_json(directory / TOKENIZER_CONFIG_FILE, {**config, "model_max_length": model_max_length})
+    _write_json(directory / TOKENIZER_CONFIG_FILE, config)
     _write_json(directory / TOKENIZER_FILE, described)
 
 

@@ -29,23 +29,27 @@ from tidybert.modeling.rows import Rows
 
 
 def plain_context(
-    query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, causal: bool = False
+    query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, *given: Any
 ) -> Tensor:
-    return plain_attention(query_key_value, rows, num_heads, probability, causal)[0]
+    return plain_attention(query_key_value, rows, num_heads, probability, *given)[0]
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("causal", "window"), [(False, None), (True, None), (False, 3)])
 @pytest.mark.parametrize("lengths", BATCHES)
 @pytest.mark.parametrize("body", [attention, grouped_attention])
 def test_each_body_is_the_plain_one(
-    body: Callable[..., Tensor], lengths: tuple[int, ...], causal: bool, device: str
+    body: Callable[..., Tensor],
+    lengths: tuple[int, ...],
+    causal: bool,
+    window: int | None,
+    device: str,
 ) -> None:
     ours, theirs = make_query_key_value(lengths), make_query_key_value(lengths)
     upstream = torch.randn(sum(lengths), WIDTH)
 
     rows = make_rows(lengths).to(device)
-    context = body(ours.to(device), rows, HEADS, 0.0, causal).cpu()
-    expected = plain_context(theirs, make_rows(lengths), HEADS, 0.0, causal)
+    context = body(ours.to(device), rows, HEADS, 0.0, causal, window).cpu()
+    expected = plain_context(theirs, make_rows(lengths), HEADS, 0.0, causal, window)
     context.backward(upstream)
     expected.backward(upstream)
 

@@ -88,6 +88,7 @@ def flash_by_hand(
     max_k: int,
     probability: float,
     causal: bool,
+    window: int | None = None,
 ) -> Tensor:
     """What aten._flash_attention_forward computes, without dropout, sequence by sequence."""
     assert cu_seq_q.dtype == cu_seq_k.dtype == torch.int32
@@ -98,28 +99,32 @@ def flash_by_hand(
         asked = slice(int(cu_seq_q[sequence]), int(cu_seq_q[sequence + 1]))
         seen = slice(int(cu_seq_k[sequence]), int(cu_seq_k[sequence + 1]))
         heads = (query[asked], key[seen], value[seen])
+        mask = None
+        if window is not None:
+            places = torch.arange(len(heads[1]))
+            mask = (places[: len(heads[0]), None] - places).abs() <= window
         found = torch.nn.functional.scaled_dot_product_attention(
-            *(each.transpose(0, 1) for each in heads), is_causal=causal
+            *(each.transpose(0, 1) for each in heads), attn_mask=mask, is_causal=causal
         )
         parts.append(found.transpose(0, 1))
     return torch.cat(parts)
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("causal", "window"), [(False, None), (True, None), (False, 3)])
 @pytest.mark.parametrize("lengths", BATCHES)
 def test_the_variable_length_kernel_is_given_the_sequences(
-    lengths: tuple[int, ...], causal: bool, monkeypatch: pytest.MonkeyPatch
+    lengths: tuple[int, ...], causal: bool, window: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_flash", flash_by_hand)
     monkeypatch.setattr(module, "fits", lambda *_: True)
     rows = make_rows(lengths)
     query_key_value = make_query_key_value(lengths)
 
-    context = attention(query_key_value, rows, HEADS, 0.0, causal)
+    context = attention(query_key_value, rows, HEADS, 0.0, causal, window)
 
-    expected = plain_attention(query_key_value, rows, HEADS, 0.0, causal)[0]
+    expected = plain_attention(query_key_value, rows, HEADS, 0.0, causal, window)[0]
     torch.testing.assert_close(context, expected, atol=1e-5, rtol=1e-5)
-    if not causal:
+    if not causal and window is None:
         query, key_value = query_key_value[rows.first_rows, :WIDTH], query_key_value[:, WIDTH:]
         first = first_row_attention(query, key_value, rows, HEADS, 0.0)
         torch.testing.assert_close(first, expected[rows.first_rows], atol=1e-5, rtol=1e-5)

@@ -33,6 +33,7 @@ from tidybert.modeling.kernels.linear import (
 )
 from tidybert.modeling.kernels.sizes import MOST_ROWS, cut, filled, size_of
 from tidybert.modeling.kernels.threads import ChosenThreads, return_freed_memory
+from tidybert.modeling.modernbert import ModernBertLayer, turned, turns_of
 from tidybert.modeling.rows import Rows
 
 # Functions that oneDNN computes inside a product, by its names.
@@ -67,10 +68,7 @@ class AnswerLayer(nn.Module):
         self.attention_layer_norm = layer.attention_layer_norm
         self.output_layer_norm = layer.output_layer_norm
         # A module looks its parts up by name each time, which takes longer than adding two states.
-        self._norms = [
-            (each.normalized_shape, each.weight, each.bias, each.eps)
-            for each in (layer.attention_layer_norm, layer.output_layer_norm)
-        ]
+        self._norms = list(map(_norm_of, (layer.attention_layer_norm, layer.output_layer_norm)))
         self._take_digests()
 
     def forward(self, hidden: Tensor, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
@@ -114,7 +112,9 @@ class AnswerLayer(nn.Module):
         return projected[first, :width], projected[:, width:]
 
     def _product(self, given: Linear) -> Any:
-        return self.make_product(given.weight.detach(), given.bias.detach())
+        weight = given.weight.detach()
+        bias = weight.new_zeros(len(weight)) if given.bias is None else given.bias.detach()
+        return self.make_product(weight, bias)
 
     def _take_digests(self) -> None:
         products = (self.query_key_value, self.context_output, self.intermediate, self.output)
@@ -162,6 +162,70 @@ class _PackedLayer(AnswerLayer):
 
     def _take_digests(self) -> None:
         """The weights themselves are in the model's state."""
+
+
+def _norm_of(module: Any) -> tuple[Any, ...]:
+    """The arguments of torch.layer_norm after its input; none for a norm that changes nothing."""
+    if isinstance(module, nn.Identity):
+        return ()
+    return module.normalized_shape, module.weight, module.bias, module.eps
+
+
+class ModernBertAnswerLayer(AnswerLayer):
+    """The same of a ModernBertLayer."""
+
+    def __init__(self, layer: ModernBertLayer) -> None:
+        super().__init__(layer)
+        self.theta, self.window = layer.attention.theta, layer.attention.window
+        self.final_layer_norm = layer.final_layer_norm
+        self._final = _norm_of(layer.final_layer_norm)
+
+    def forward(self, hidden: Tensor, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
+        """(P, H), or the R rows that ``output_rows`` (R,) names, from (P, H); P may be T."""
+        assert options.attentions is None
+        output_rows, causal = options.output_rows, options.causal
+        count, width = rows.input_ids.shape[0], hidden.shape[1]
+        turn = turns_of(rows, self.theta, width // self.num_heads)
+        projected = self.query_key_value(_normed(hidden, self._norms[0]))[:count]
+        joint = turned(projected, self.num_heads, *turn)
+        if output_rows is rows.first_rows and not causal and self.window is None:
+            query, key_value = joint[output_rows, :width], joint[:, width:]
+            context = grouped_first_row_attention(query, key_value, rows, self.num_heads, 0.0)
+            return self.after_attention(context, hidden[output_rows])
+        context = grouped_attention(joint, rows, self.num_heads, 0.0, causal, self.window)
+        if output_rows is not None:
+            return self.after_attention(context[output_rows], hidden[output_rows])
+        return self.after_attention(filled(context, hidden.shape[0]), hidden)
+
+    def _of_few(self, context: Tensor, hidden: Tensor) -> Tensor:
+        hidden = self.context_output(context, hidden)
+        inner = self.intermediate(_normed(hidden, self._norms[1]))
+        expanded, gate = inner.chunk(2, -1)
+        return _normed(self.output(self.activation(expanded) * gate, hidden), self._final)
+
+
+class _BFloat16ModernBertLayer(BFloat16Layer, ModernBertAnswerLayer):
+    """The same in bfloat16."""
+
+
+class _PackedModernBertLayer(_PackedLayer, ModernBertAnswerLayer):
+    """The same in float32; its weights are held twice."""
+
+
+_OF_MODERNBERT: Final[dict[type[AnswerLayer], type[AnswerLayer]]] = {
+    AnswerLayer: ModernBertAnswerLayer,
+    BFloat16Layer: _BFloat16ModernBertLayer,
+    _PackedLayer: _PackedModernBertLayer,
+}
+
+
+def _answering(kind: type[AnswerLayer], layer: Any) -> AnswerLayer:
+    """The layer for answers, of this kind or as ModernBERT has it."""
+    return (_OF_MODERNBERT[kind] if isinstance(layer, ModernBertLayer) else kind)(layer)
+
+
+def _normed(hidden: Tensor, norm: tuple[Any, ...]) -> Tensor:
+    return torch.layer_norm(hidden, *norm) if norm else hidden
 
 
 class AnswerEncoder(BertEncoder):
@@ -220,7 +284,8 @@ class AnswerEncoder(BertEncoder):
         parameters, version = self._planned
         if not self._plan or _version(parameters) != version:
             layers: Any = self.layers
-            self._plan = list(layers) if self.kind else [_PackedLayer(each) for each in layers]
+            kind = self.kind or _PackedLayer
+            self._plan = list(layers) if self.kind else [_answering(kind, each) for each in layers]
             parameters = list(self.layers.parameters())
             self._planned = parameters, _version(parameters)
             self._watched = list(self.layers.modules())
@@ -294,7 +359,7 @@ def _replace(stack: AnswerEncoder, kind: type[AnswerLayer]) -> None:
         layer = layers[number]
         assert isinstance(layer, BertLayer)
         # One after another: each layer's float32 weights go when its own are there.
-        layers[number] = kind(layer)
+        layers[number] = _answering(kind, layer)
         del layer
         return_freed_memory()
     stack.kind, stack._plan = kind, []

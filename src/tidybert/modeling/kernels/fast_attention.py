@@ -95,17 +95,28 @@ class Group:
 
 
 def grouped_attention(
-    query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, causal: bool = False
+    query_key_value: Tensor,
+    rows: Rows,
+    num_heads: int,
+    probability: float,
+    causal: bool = False,
+    window: int | None = None,
 ) -> Tensor:
-    """Context (T, H) from the joint projection (T, 3H); ``probability`` drops attention weights."""
+    """Context (T, H) from the joint projection (T, 3H); ``probability`` drops attention weights.
+
+    ``window``: a token sees only those at most so many places away.
+    """
     if len(rows.lengths) == 1 and probability == 0.0:
         query, key, value = _heads_of_one(query_key_value, 3, num_heads)
-        block = functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+        block = functional.scaled_dot_product_attention(
+            query, key, value, _far(rows.max_seqlen, window, query), is_causal=causal
+        )
         return block.transpose(1, 2).reshape(query_key_value.shape[0], -1)
     groups = groups_of(rows, _group_cost(query_key_value))
     parts = []
     for group in groups:
-        block = _fused(group.heads(query_key_value, 3, num_heads), group, probability, causal)
+        heads = group.heads(query_key_value, 3, num_heads)
+        block = _fused(heads, group, probability, causal, window)
         parts.append(group.tokens(block.transpose(1, 2)))
     if are_in_order(rows):
         return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -148,10 +159,12 @@ def _heads_of_one(joint: Tensor, parts: int, num_heads: int) -> Tensor:
     return joint.view(1, joint.shape[0], parts, num_heads, -1).permute(2, 0, 3, 1, 4)
 
 
-def _fused(heads: Tensor, group: Group, probability: float, causal: bool) -> Tensor:
+def _fused(
+    heads: Tensor, group: Group, probability: float, causal: bool, window: int | None
+) -> Tensor:
     """(b, N, s, D) from queries, keys and values (3, b, N, s, D)."""
     query, key, value = heads
-    mask = _mask(group, query, causal)
+    mask = _mask(group, query, causal, window)
     is_causal = causal and mask is None
     if query.is_cuda and probability > 0.0:
         # cuDNN's kernel rounds the rate to sixteenths on Hopper (PyTorch's issue 174245).
@@ -164,16 +177,31 @@ def _fused(heads: Tensor, group: Group, probability: float, causal: bool) -> Ten
     )
 
 
-def _mask(group: Group, query: Tensor, causal: bool) -> Tensor | None:
-    """(b, 1, s, s), added to the scores; None where lengths are equal."""
+def _mask(group: Group, query: Tensor, causal: bool, window: int | None) -> Tensor | None:
+    """(b, 1, s, s), added to the scores; None where lengths are equal and all tokens are near."""
+    far = _far(group.length, window, query)
     if group.key_bias is None:
-        return None
+        return far
     mask = group.key_bias[:, None].to(query.dtype)
     if causal:
         length = group.length
         future = torch.full((length, length), -math.inf, dtype=query.dtype, device=query.device)
         mask = mask + future.triu(1)
+    if far is not None:
+        mask = mask + far
     return mask.expand(group.size, 1, group.length, group.length)
+
+
+def _far(length: int, window: int | None, like: Tensor) -> Tensor | None:
+    """(s, s): 0 for tokens at most ``window`` places apart, else the lowest number; or None.
+
+    A cell past a sequence's end may be far from all tokens, and -inf would make its softmax NaN.
+    """
+    if window is None or length <= window + 1:
+        return None
+    places = torch.arange(length, device=like.device)
+    is_far = (places[:, None] - places).abs() > window
+    return is_far.to(like.dtype) * torch.finfo(like.dtype).min
 
 
 def _group_cost(projected: Tensor) -> int:
@@ -263,20 +291,30 @@ def _group(
 
 
 def trained_attention(
-    query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, causal: bool = False
+    query_key_value: Tensor,
+    rows: Rows,
+    num_heads: int,
+    probability: float,
+    causal: bool = False,
+    window: int | None = None,
 ) -> Tensor:
     """Context (T, H) from the joint projection (T, 3H); ``probability`` drops attention weights.
 
     float32 on the CPU; ``causal`` must be False.
     """
     assert not causal
-    return _GroupedTraining.apply(query_key_value, rows, num_heads, probability)  # type: ignore[no-any-return,no-untyped-call]
+    return _GroupedTraining.apply(query_key_value, rows, num_heads, probability, window)  # type: ignore[no-any-return,no-untyped-call]
 
 
 class _GroupedTraining(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query_key_value: Tensor, rows: Rows, num_heads: int, probability: float
+        ctx: Any,
+        query_key_value: Tensor,
+        rows: Rows,
+        num_heads: int,
+        probability: float,
+        window: int | None,
     ) -> Tensor:
         hidden_size = query_key_value.shape[1] // 3
         scaling = 1.0 / math.sqrt(hidden_size // num_heads)
@@ -290,6 +328,8 @@ class _GroupedTraining(torch.autograd.Function):
             torch.bmm(query, key.transpose(1, 2), out=block)
             if group.key_bias is not None:
                 block.view(group.size, -1, group.length).add_(group.key_bias)
+            if (far := _far(group.length, window, block)) is not None:
+                block.add_(far)
         scores.mul_(scaling)
         for block, prob_block in zip(score_blocks, prob_blocks, strict=True):
             torch.softmax(block, -1, out=prob_block)
@@ -310,7 +350,7 @@ class _GroupedTraining(torch.autograd.Function):
         return context
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
         (context_gradient,) = gradients
         probs, mask, *heads = ctx.saved_tensors
         groups, num_heads = ctx.groups, ctx.num_heads
@@ -348,7 +388,7 @@ class _GroupedTraining(torch.autograd.Function):
             torch.bmm(block, key, out=query_gradient)
             torch.bmm(block.transpose(1, 2), query, out=key_gradient)
             group.put(result, head_gradient.permute(1, 3, 0, 2, 4))
-        return result, None, None, None
+        return result, None, None, None, None
 
 
 def _flat_blocks(
@@ -369,20 +409,26 @@ _WIDEST_HEAD: Final = 256
 # Some devices have no backward with dropout for wider heads.
 _WIDEST_HEAD_WITH_DROPOUT: Final = 192
 
-Body = Callable[[Tensor, Rows, int, float, bool], Tensor]
+Body = Callable[[Tensor, Rows, int, float, bool, int | None], Tensor]
 
 
 @float32_on_a_cpu
 def attention(
-    query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, causal: bool = False
+    query_key_value: Tensor,
+    rows: Rows,
+    num_heads: int,
+    probability: float,
+    causal: bool = False,
+    window: int | None = None,
 ) -> Tensor:
     """Context (T, H) from the joint projection (T, 3H); ``probability`` drops attention weights.
 
-    ``causal`` lets a token see only itself and the tokens before it.
+    ``causal`` lets a token see only itself and the tokens before it, ``window`` only those at most
+    so many places away.
     """
     head_width = query_key_value.shape[1] // (3 * num_heads)
     body = choose_body(query_key_value, head_width, probability, causal)
-    return body(query_key_value, rows, num_heads, probability, causal)
+    return body(query_key_value, rows, num_heads, probability, causal, window)
 
 
 @float32_on_a_cpu
@@ -423,12 +469,19 @@ def fits(projected: Tensor, head_width: int, probability: float) -> bool:
 
 
 def varlen_attention(
-    query_key_value: Tensor, rows: Rows, num_heads: int, probability: float, causal: bool = False
+    query_key_value: Tensor,
+    rows: Rows,
+    num_heads: int,
+    probability: float,
+    causal: bool = False,
+    window: int | None = None,
 ) -> Tensor:
     """Context (T, H) from the joint projection (T, 3H); ``probability`` drops attention weights."""
     query, key, value = query_key_value.view(rows.num_tokens, 3, num_heads, -1).unbind(1)
     starts, longest = rows.cu_seqlens, rows.max_seqlen
-    context = _flash(query, key, value, starts, starts, longest, longest, probability, causal)
+    context = _flash(
+        query, key, value, starts, starts, longest, longest, probability, causal, window
+    )
     return context.reshape(rows.num_tokens, -1)
 
 
@@ -456,6 +509,7 @@ def _flash(
     longest_key: int,
     probability: float,
     causal: bool,
+    window: int | None = None,
 ) -> Tensor:
     """Context (Q, N, D) of queries (Q, N, D) over keys and values (T, N, D).
 
@@ -464,6 +518,6 @@ def _flash(
     """
     found: Tensor = torch.ops.aten._flash_attention_forward(
         query, key, value, query_starts, key_starts, longest_query, longest_key, probability,
-        causal, False,
+        causal, False, window_size_left=window, window_size_right=window,
     )[0]  # fmt: skip
     return found

@@ -69,9 +69,7 @@ class Masking:
         self._vocab_size = tokenizer.vocab_size
         self._is_special = np.zeros(tokenizer.vocab_size, np.bool_)
         self._is_special[[tokenizer.cls_token_id, tokenizer.sep_token_id]] = True
-        self._continues = np.array(
-            [tokenizer.continues(token) for token in tokenizer.vocabulary.tokens]
-        )
+        self._continues = np.array(list(map(tokenizer.continues, tokenizer.vocabulary.tokens)))
 
     def budgets(self, lengths: Array) -> Array:
         """(B,): the most predictions in sequences of these lengths."""

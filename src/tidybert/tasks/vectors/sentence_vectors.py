@@ -26,6 +26,7 @@ from tidybert.data.splits import Indices, grouped_split, stratified_split
 from tidybert.errors import ConfigError, UsageError, param
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.retrieval_scores import VectorScores
+from tidybert.modeling.architectures import build_encoder
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.modeling.rows import pooled
@@ -261,7 +262,7 @@ class SentenceVectors(Task[VectorExample]):
     # --- the model
 
     def build_model(self, config: BertConfig) -> BertModel:
-        return BertModel(config, add_pooler=False)
+        return build_encoder(config, add_pooler=False)
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
         """(S, H) the vector of each text."""

@@ -284,7 +284,8 @@ def checkpoint_at(directory: Path, step: int, progress: Mapping[str, Any]) -> Ch
         raise TrainingError(f"{STATE_FILE} is not the state of this training")
     weights = read_tensors(directory / WEIGHTS_FILE)
     if (directory / CONFIG_FILE).exists():
-        weights, _ = from_huggingface(weights, ModelDirectory(directory).config)
+        model = ModelDirectory(directory)
+        weights, _ = from_huggingface(weights, model.config, model.architecture)
     return Checkpoint(state, weights, read_tensors(directory / OPTIMIZER_FILE))
 
 

@@ -150,9 +150,9 @@ def _extend_vocab(
     out, add = given.out, given.add
     held = HeldOut(given.held_out)
     directory = ModelDirectory.open(model, allow_pickle=given.allow_pickle)
-    extensible = ExtensibleModel(directory)
     old = directory.tokenizer
     old.require_wordpiece("extend-vocab")
+    extensible = ExtensibleModel(directory)
     case = old.do_lower_case, old.strip_accents, old.tokenize_chinese_chars
     counts, report = _count_words(corpus, read, BasicTokenizer(*case), held)
     pieces = choose_pieces(counts.words, old.vocabulary, add)
