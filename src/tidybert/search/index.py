@@ -115,8 +115,8 @@ class Index(ShowsFacts):
 
         Args:
             model: where the encoder is now; None: where it was.
-            device, precision, allow_pickle: as ``Embedder`` has them; auto is int8 for an index that
-                was made in int8, since those are other weights.
+            device, precision, allow_pickle: as ``Embedder`` has them; auto is int8 for an index
+                that was made in int8, since those are other weights.
 
         Raises UsageError for a directory that is not a finished index and for another encoder than
         that of the index, DataError for damage, and what ``Embedder`` raises.
