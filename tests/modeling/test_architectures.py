@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.configuration import BertConfig
+from tidybert.configuration import BertConfig, bert_config
 from tidybert.modeling import BertForSequenceClassification, BertModel
 from tidybert.modeling import architectures as module
 from tidybert.modeling.architectures import build_encoder, encoder_of
@@ -13,10 +13,6 @@ from tidybert.modeling.architectures import build_encoder, encoder_of
 
 class LaterModel(BertModel):
     """An encoder as somebody may add one."""
-
-
-class LaterConfig(BertConfig):
-    model_type = "later"
 
 
 def test_bert_is_built_and_found(tiny_config: Callable[..., BertConfig]) -> None:
@@ -35,6 +31,12 @@ def test_a_later_encoder_is_a_class_and_a_line_in_the_table(
     tiny_config: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(module.ENCODERS, "later", LaterModel)
+    # A configuration is known from then on.
+    monkeypatch.setattr(bert_config, "_CONFIGS", dict(bert_config._CONFIGS))
+
+    class LaterConfig(BertConfig):
+        model_type = "later"
+
     config = LaterConfig(**tiny_config().to_dict())
 
     model = BertForSequenceClassification(config, num_labels=2)
