@@ -222,7 +222,7 @@ def _fetch_large(
     from huggingface_hub import hf_hub_url
     from huggingface_hub.constants import HF_HUB_CACHE
     from huggingface_hub.file_download import http_get, repo_folder_name
-    from huggingface_hub.utils._headers import build_hf_headers
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     folder = Path(HF_HUB_CACHE) / repo_folder_name(repo_id=name.repo, repo_type="model")
     content = folder / "blobs" / file.lfs.sha256
