@@ -108,7 +108,7 @@ def bench_relative(kind: str, texts: list[list[int]], labels: list[int], num_ste
 
 
 def relatives(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("kinds", nargs="*", default=[*KINDS], choices=[*KINDS])
+    parser.add_argument("--kinds", nargs="+", default=[*KINDS], choices=[*KINDS])
     parser.add_argument("--steps", type=int, default=100)
     given = parser.parse_args()
     path = datasets.data_folder() / "glue/SST-2/train.tsv"
