@@ -64,7 +64,7 @@ def longest_text(directory: Path) -> int | None:
 
 
 def read_activation(directory: Path, config: Mapping[str, Any], num_labels: int) -> str | None:
-    """What CrossEncoder applies to the logits of a model; None where no file is CrossEncoder's.
+    """The activation that CrossEncoder applies to logits; None for a model of another kind.
 
     ``config`` is the content of config.json.  From version 5.4 on, PROMPTS_FILE has what was there.
     Raises ConfigError for values of other types, and for a prompt.

@@ -49,7 +49,7 @@ def shown_progress(title: str) -> Iterator[Pace]:
 
 
 def _say_that_it_lasts(title: str, pace: Pace, ended: Event) -> None:
-    """Say the latest figures, or that there are no others, where half a minute would be silent.
+    """Print the latest figures again after half a minute without a line.
 
     So a log shows that the work goes on.
     """

@@ -407,7 +407,7 @@ class BertConfig(Options):
         return encoder_values(written, cls)
 
     def written(self) -> dict[str, Any]:
-        """What a config.json says of the encoder, in transformers' keys; the inverse."""
+        """The fields of this configuration under transformers' keys, as a config.json has them."""
         keys = self.family.keys
         values = {keys.get(name, name): value for name, value in self.to_dict().items()}
         return {"model_type": self.model_type, **values}

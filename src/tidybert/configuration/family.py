@@ -47,7 +47,7 @@ class Family:
         return _BERT + name.removeprefix(self.classes) if own else name
 
     def written_name(self, name: str, architecture: str = "") -> str:
-        """What a weight is called, by BERT's name of its head, or of its encoder before a dot."""
+        """Names of weights, by BERT's name of the head, or of the encoder before a dot."""
         for berts, theirs in self._heads_in(architecture).items():
             if name.startswith(berts):
                 return theirs + name.removeprefix(berts)
@@ -67,7 +67,7 @@ class Family:
 
 _BERT: Final = "Bert"
 PREFIX: Final = "bert."
-"""What the encoder's names begin with in a model with a head."""
+"""The prefix of the encoder's weights in a model with a head."""
 _SEQUENCES: Final = "BertForSequenceClassification"
 _CHOICES: Final = "BertForMultipleChoice"
 # The dense layer of a relative's head on whole sequences is our pooler.

@@ -149,7 +149,7 @@ class ModernBertConfig(BertConfig):
     Args:
         hidden_dropout_prob: of the embeddings and within the feed-forward layer.
         type_vocab_size: 2; the types of tokens are read as BERT's, and nothing depends on them.
-        global_attn_every_n_layers: the first layer of so many sees all tokens, the others a window.
+        global_attn_every_n_layers: every n-th layer sees all tokens, others a window.
         local_attention: width of that window, half of it on each side of a token.
         global_rope_theta, local_rope_theta: base of the rotations' wavelengths in these layers.
         classifier_pooling: what a head on whole sequences reads, "cls" or "mean".
