@@ -44,7 +44,7 @@ def test_what_is_taken_and_put_back_is_the_same(lengths: list[int]) -> None:
     for group in groups:
         block = group.take(hidden).view(group.size, group.length, 3)
         assert torch.equal(group.tokens(block), hidden[group.rows])
-        group.put(back, block)
+        back.index_copy_(0, group.rows, group.tokens(block))
 
     assert torch.equal(back, hidden)
     in_order = torch.cat([group.rows for group in groups]).tolist() == list(range(rows.num_tokens))
@@ -57,3 +57,10 @@ def test_groups_are_made_once_for_each_cost() -> None:
     assert groups_of(rows, 0) is groups_of(rows, 0)
     assert len(groups_of(rows, 0)) == 2
     assert len(groups_of(rows, 100)) == 1
+
+
+def test_short_sequences_share_blocks_of_16_cells_where_there_is_padding() -> None:
+    rows = Rows.from_lists([[1] * length for length in (3, 16, 40, 9)])
+
+    assert [(group.size, group.length) for group in groups_of(rows, 1024)] == [(1, 40), (3, 16)]
+    assert [group.length for group in groups_of(rows, 0)] == [40, 16, 9, 3]

@@ -6,7 +6,7 @@ T tokens, B sequences, H width, N heads.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -40,6 +40,8 @@ _WITHOUT_CUDNN: Final = [
 ]
 # On CUDA a group is some twenty launches, and a million cells of scores are faster than those.
 _GROUP_COST_CUDA: Final = 2**20
+# A softmax over fewer takes five to ten times as long on a CPU, forward and backward.
+_LEAST_LENGTH: Final = 16
 # Forward alone, on a CPU, only equal lengths go together: inference has batches of similar lengths,
 # which take a fifth less time without padding and its copies.
 _GROUP_COST_FORWARD: Final = 0
@@ -85,13 +87,6 @@ class Group:
         """(t, C): the cells of a (b, s, ...) block that hold a token, in the order of ``rows``."""
         cells = block.reshape(self.size * self.length, -1)
         return cells if self.key_bias is None else cells.index_select(0, self.cells)
-
-    def put(self, target: Tensor, block: Tensor) -> None:
-        """Write the tokens of a (b, s, ...) block to their rows of ``target`` (T, C)."""
-        if self.start is not None:
-            target[self._span].view(block.shape).copy_(block)
-        else:
-            target.index_copy_(0, self.rows, self.tokens(block))
 
 
 def grouped_attention(
@@ -214,16 +209,18 @@ def _group_cost(projected: Tensor) -> int:
 def groups_of(rows: Rows, cost: int) -> tuple[Group, ...]:
     """The sequences by similar length, the longest first; computed once for each ``cost``.
 
-    A group ends where its padding would be more than ``cost`` cells of one head's scores.
+    A group ends where its padding would be more than ``cost`` cells of one head's scores.  Where
+    there is padding, no group is shorter than 16 cells.
     """
     if cost not in rows.derived:
         starts = np.concatenate([[0], np.cumsum(rows.lengths)])
         lengths = np.array(rows.lengths)
+        padded = np.maximum(lengths, _LEAST_LENGTH) if cost else lengths
         # A tensor made in inference mode could not serve a backward later.
         with torch.inference_mode(False):
             rows.derived[cost] = tuple(
-                _group(starts, lengths, members, rows.input_ids.device)
-                for members in _similar_lengths(lengths, cost)
+                _group(starts, lengths, members, int(padded[members].max()), rows.input_ids.device)
+                for members in _similar_lengths(padded, cost)
             )
     groups: tuple[Group, ...] = rows.derived[cost]
     return groups
@@ -255,10 +252,10 @@ def _group(
     starts: npt.NDArray[np.int64],
     lengths: npt.NDArray[np.int64],
     members: npt.NDArray[np.int64],
+    longest: int,
     device: torch.device,
 ) -> Group:
     begins, member_lengths = starts[members], lengths[members]
-    longest = int(member_lengths.max())
     columns = np.arange(longest)
     is_token = columns < member_lengths[:, None]
     gather = np.where(is_token, begins[:, None] + columns, 0).reshape(-1)
@@ -285,9 +282,10 @@ def _group(
 #
 # scaled_dot_product_attention has no fused kernel for dropout there, and its decomposition spends
 # more on bookkeeping and copies than on the products of short sequences.  Its kernel without
-# dropout takes more time backward.  The groups' scores lie in one flat tensor, so each elementwise
-# operation runs once for all of them.  b sequences, s their longest length, N heads, T tokens, H
-# width.
+# dropout takes more time backward.  The groups' heads and scores lie in flat tensors, so each
+# elementwise operation runs once for all of them, and one lookup brings rows to heads and back.
+# b sequences, s their longest length, N heads, D head width, T tokens, H width, C cells of all
+# groups.
 
 
 def trained_attention(
@@ -306,6 +304,74 @@ def trained_attention(
     return _GroupedTraining.apply(query_key_value, rows, num_heads, probability, window)  # type: ignore[no-any-return,no-untyped-call]
 
 
+@dataclass(frozen=True)
+class _HeadCells:
+    """Where each head of each token lies among the groups' blocks (b, N, s, D), end to end.
+
+    of_context (N * C,) and of_joint (3 * N * C,) int64 name the part of width D in (T, H) and
+    (T, 3H) that a cell holds, that of row 0 past a sequence's end.  to_context (T * N,) and
+    to_joint (T * 3 * N,) name the cell of each part.  padding: the cells past a sequence's end.
+    """
+
+    groups: tuple[Group, ...]
+    num_heads: int
+    of_context: Tensor
+    of_joint: Tensor
+    to_context: Tensor
+    to_joint: Tensor
+    padding: Tensor
+
+    @classmethod
+    def of(cls, rows: Rows, num_heads: int) -> "_HeadCells":
+        """Those of a batch, computed once for all layers."""
+        if (cls, num_heads) not in rows.derived:
+            groups = groups_of(rows, GROUP_COST)
+            tokens, heads, holds = [], [], []
+            for group in groups:
+                shape = group.size, num_heads, group.length
+                tokens.append(group.gather.view(shape[0], 1, shape[2]).expand(shape).flatten())
+                heads.append(torch.arange(num_heads)[:, None].expand(shape).flatten())
+                is_token = torch.ones(1) if group.key_bias is None else group.key_bias == 0
+                holds.append(is_token.bool().expand(shape).flatten())
+            token, head, is_token = torch.cat(tokens), torch.cat(heads), torch.cat(holds)
+            of_context, part = token * num_heads + head, torch.arange(3)
+            cells = is_token.nonzero()[:, 0]
+            to_context = torch.empty(rows.num_tokens * num_heads, dtype=torch.int64)
+            to_context[of_context[cells]] = cells
+            by_part = to_context.view(-1, 1, num_heads) + len(token) * part[:, None]
+            rows.derived[cls, num_heads] = cls(
+                groups,
+                num_heads,
+                of_context,
+                ((token * 3 + part[:, None]) * num_heads + head).flatten(),
+                to_context,
+                by_part.flatten(),
+                (~is_token).nonzero()[:, 0],
+            )
+        found: _HeadCells = rows.derived[cls, num_heads]
+        return found
+
+    def blocks(self, flat: Tensor) -> list[Tensor]:
+        """The views (b * N, s, D) of (N * C, D), one a group."""
+        sizes = [group.size * self.num_heads * group.length for group in self.groups]
+        return [
+            part.view(-1, group.length, flat.shape[1])
+            for part, group in zip(torch.split(flat, sizes), self.groups, strict=True)
+        ]
+
+    def score_blocks(self, flat: Tensor) -> list[Tensor]:
+        """The views (b * N, s, s) of a flat tensor, one a group."""
+        sizes = [group.size * self.num_heads * group.length**2 for group in self.groups]
+        return [
+            part.view(-1, group.length, group.length)
+            for part, group in zip(torch.split(flat, sizes), self.groups, strict=True)
+        ]
+
+    @property
+    def num_scores(self) -> int:
+        return self.num_heads * sum(group.size * group.length**2 for group in self.groups)
+
+
 class _GroupedTraining(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -316,22 +382,24 @@ class _GroupedTraining(torch.autograd.Function):
         probability: float,
         window: int | None,
     ) -> Tensor:
-        hidden_size = query_key_value.shape[1] // 3
-        scaling = 1.0 / math.sqrt(hidden_size // num_heads)
-        context = query_key_value.new_empty(query_key_value.shape[0], hidden_size)
-        groups = groups_of(rows, GROUP_COST)
-        heads = [group.heads(query_key_value, 3, num_heads).contiguous() for group in groups]
-        scores, score_blocks = _flat_blocks(groups, num_heads, query_key_value)
-        probs, prob_blocks = _flat_blocks(groups, num_heads, query_key_value)
-        for group, each, block in zip(groups, heads, score_blocks, strict=True):
-            query, key, _ = each.view(3, *block.shape[:2], -1)
+        width = query_key_value.shape[1] // (3 * num_heads)
+        cells = _HeadCells.of(rows, num_heads)
+        heads = (
+            query_key_value.reshape(-1, width).index_select(0, cells.of_joint).view(3, -1, width)
+        )
+        ctx.scaling = 1.0 / math.sqrt(width)
+        heads[0].mul_(ctx.scaling)
+        queries, keys, values = map(cells.blocks, heads)
+        scores, probs = heads.new_empty(2, cells.num_scores)
+        score_blocks, prob_blocks = cells.score_blocks(scores), cells.score_blocks(probs)
+        for group, query, key, block, prob_block in zip(
+            cells.groups, queries, keys, score_blocks, prob_blocks, strict=True
+        ):
             torch.bmm(query, key.transpose(1, 2), out=block)
             if group.key_bias is not None:
                 block.view(group.size, -1, group.length).add_(group.key_bias)
             if (far := _far(group.length, window, block)) is not None:
                 block.add_(far)
-        scores.mul_(scaling)
-        for block, prob_block in zip(score_blocks, prob_blocks, strict=True):
             torch.softmax(block, -1, out=prob_block)
         mask, kept_blocks = None, prob_blocks
         if probability > 0.0:
@@ -340,69 +408,43 @@ class _GroupedTraining(torch.autograd.Function):
             # The kept probabilities overwrite the scores, which nothing reads any more.
             torch.mul(probs, mask, out=scores)
             kept_blocks = score_blocks
-        for group, each, block in zip(groups, heads, kept_blocks, strict=True):
-            value = each.view(3, *block.shape[:2], -1)[2]
-            found = torch.bmm(block, value)
-            heads_last = found.view(group.size, num_heads, group.length, -1).transpose(1, 2)
-            group.put(context, heads_last)
-        ctx.save_for_backward(probs, mask, *heads)
-        ctx.groups, ctx.num_heads, ctx.scaling = groups, num_heads, scaling
-        return context
+        found = torch.empty_like(heads[0])
+        for block, value, result in zip(kept_blocks, values, cells.blocks(found), strict=True):
+            torch.bmm(block, value, out=result)
+        ctx.save_for_backward(probs, mask, heads)
+        ctx.cells = cells
+        return found.index_select(0, cells.to_context).view(rows.num_tokens, -1)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None]:
         (context_gradient,) = gradients
-        probs, mask, *heads = ctx.saved_tensors
-        groups, num_heads = ctx.groups, ctx.num_heads
-        result = context_gradient.new_empty(
-            context_gradient.shape[0], 3 * context_gradient.shape[1]
-        )
-        _, prob_blocks = _flat_blocks(groups, num_heads, probs, probs)
-        kept_blocks = prob_blocks
-        if mask is not None:
-            _, kept_blocks = _flat_blocks(groups, num_heads, probs, probs * mask)
-        flat_gradient, gradient_blocks = _flat_blocks(groups, num_heads, probs)
-        head_gradients = [torch.empty_like(each) for each in heads]
-        for group, each, kept, block, head_gradient in zip(
-            groups, heads, kept_blocks, gradient_blocks, head_gradients, strict=True
+        probs, mask, heads = ctx.saved_tensors
+        cells, width = ctx.cells, heads.shape[2]
+        found = context_gradient.reshape(-1, width).index_select(0, cells.of_context)
+        # Cells past a sequence's end hold row 0 and must send nothing back.
+        found.index_fill_(0, cells.padding, 0.0)
+        queries, keys, values = map(cells.blocks, heads)
+        head_gradients = torch.empty_like(heads)
+        of_queries, of_keys, of_values = map(cells.blocks, head_gradients)
+        flat_gradient, prob_blocks = torch.empty_like(probs), cells.score_blocks(probs)
+        blocks = cells.score_blocks(flat_gradient)
+        kept_blocks = prob_blocks if mask is None else cells.score_blocks(probs * mask)
+        for kept, value, gradient, block, of_value in zip(
+            kept_blocks, values, cells.blocks(found), blocks, of_values, strict=True
         ):
-            shape = (*block.shape[:2], -1)
-            found = group.take(context_gradient).view(group.size, group.length, num_heads, -1)
-            if group.key_bias is not None:
-                # Cells past a sequence's end were filled with row 0 and must send nothing back.
-                found = found * (group.key_bias == 0).view(group.size, group.length, 1, 1)
-            found = found.transpose(1, 2).reshape(shape)
-            torch.bmm(kept.transpose(1, 2), found, out=head_gradient.view(3, *shape)[2])
-            torch.bmm(found, each.view(3, *shape)[2].transpose(1, 2), out=block)
+            torch.bmm(kept.transpose(1, 2), gradient, out=of_value)
+            torch.bmm(gradient, value.transpose(1, 2), out=block)
         if mask is not None:
             flat_gradient.mul_(mask)
-        for prob_block, block in zip(prob_blocks, gradient_blocks, strict=True):
-            torch._softmax_backward_data(block, prob_block, -1, block.dtype, grad_input=block)
-        flat_gradient.mul_(ctx.scaling)
-        for group, each, block, head_gradient in zip(
-            groups, heads, gradient_blocks, head_gradients, strict=True
+        for prob_block, block, query, key, of_query, of_key in zip(
+            prob_blocks, blocks, queries, keys, of_queries, of_keys, strict=True
         ):
-            shape = (3, *block.shape[:2], -1)
-            query, key, _ = each.view(shape)
-            query_gradient, key_gradient, _ = head_gradient.view(shape)
-            torch.bmm(block, key, out=query_gradient)
-            torch.bmm(block.transpose(1, 2), query, out=key_gradient)
-            group.put(result, head_gradient.permute(1, 3, 0, 2, 4))
-        return result, None, None, None, None
-
-
-def _flat_blocks(
-    groups: Sequence[Group], num_heads: int, like: Tensor, flat: Tensor | None = None
-) -> tuple[Tensor, list[Tensor]]:
-    """A flat tensor (newly made, or ``flat``) and its views (b * N, s, s), one a group."""
-    sizes = [group.size * num_heads * group.length**2 for group in groups]
-    if flat is None:
-        flat = like.new_empty(sum(sizes))
-    blocks = [
-        part.view(group.size * num_heads, group.length, group.length)
-        for part, group in zip(torch.split(flat, sizes), groups, strict=True)
-    ]
-    return flat, blocks
+            torch._softmax_backward_data(block, prob_block, -1, block.dtype, grad_input=block)
+            torch.bmm(block, key, out=of_query)
+            torch.bmm(block.transpose(1, 2), query, out=of_key)
+        head_gradients[0].mul_(ctx.scaling)
+        result = head_gradients.view(-1, width).index_select(0, cells.to_joint)
+        return result.view(len(context_gradient), -1), None, None, None, None
 
 
 _WIDEST_HEAD: Final = 256
