@@ -11,7 +11,8 @@ from torch.nn import functional
 from tidybert.data.batching import Batch, collate, pieces_for_threads
 from tidybert.data.features import Features
 from tidybert.modeling.kernels.dropout import dropout
-from tidybert.training.optimization import add_gradients_on_threads
+from tidybert.modeling.kernels.linear import Linear, linear
+from tidybert.training.optimization import add_gradients_on_threads, clip, update
 
 
 @pytest.fixture(autouse=True)
@@ -72,6 +73,51 @@ def test_the_pieces_gradients_add_up_to_that_of_the_whole() -> None:
         torch.testing.assert_close(
             toy.get_parameter(name).grad, whole.get_parameter(name).grad, msg=name
         )
+
+
+def test_bfloat16_weights_get_one_product_of_all_pieces() -> None:
+    """Also those in parts, in two uses, and with rows that are filled up."""
+    torch.manual_seed(0)
+    joint, other, pieces = Linear(8, 24), Linear(8, 8), batches()
+    table = torch.randn(50, 8)
+    trained = [*joint.parameters(), *other.parameters()]
+
+    def loss(batch: Batch) -> Tensor:
+        hidden = table[batch.rows.input_ids]
+        with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
+            high = linear(hidden, joint.weight[:8], joint.bias[:8])
+            low = linear(hidden, joint.weight[8:], joint.bias[8:])
+            return (other(high).square().sum() + other(low[:, :8]).sin().sum()) / 100
+
+    add_gradients_on_threads(loss, pieces, trained, torch.Generator())
+
+    found = [each.grad for each in trained]
+    expected = torch.autograd.grad(torch.stack([loss(piece) for piece in pieces]).sum(), trained)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=0.02, rtol=0.01)
+
+
+def test_clipping_is_that_of_pytorch_and_a_bad_step_changes_nothing() -> None:
+    def after(clipped: bool, is_bad: bool) -> tuple[Tensor, list[Tensor]]:
+        toy = Toy()
+        trained = [*toy.parameters()]
+        optimizer = torch.optim.AdamW(trained, fused=True)
+        for step in range(3):
+            toy.loss(batches()[step]).backward()  # type: ignore[no-untyped-call]
+            norm = (
+                clip(trained, optimizer, 1.0)
+                if clipped
+                else torch.nn.utils.clip_grad_norm_(trained, 1.0)
+            )
+            update(optimizer, torch.tensor(is_bad))
+        return norm, trained
+
+    for is_bad in (False, True):
+        (norm, found), (other, expected) = after(True, is_bad), after(False, is_bad)
+        assert norm == other > 1
+        for ours, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-6)
+        assert torch.equal(found[-1], Toy().table.weight) is is_bad
 
 
 def test_dropout_gives_the_same_bits_however_the_threads_take_turns() -> None:

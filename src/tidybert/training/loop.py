@@ -29,7 +29,7 @@ from tidybert.training.distributed import give_up_gathered, load_weights, whole
 from tidybert.training.figures import BadSteps, LaunchedStep, StepFigures
 from tidybert.training.interruption import StopRequest, TrainingInterrupted, Watchdog
 from tidybert.training.objective import Objective, Work
-from tidybert.training.optimization import begin_step, update
+from tidybert.training.optimization import begin_step, clip, update
 from tidybert.training.reports import StepReport, TrainingResult
 from tidybert.training.runs.run_checkpoints import (
     AsModel,
@@ -206,7 +206,7 @@ class TrainingLoop(Generic[AnyObjective]):
             seed = settings.seed, step, objective.processes.rank
             numbers = begin_step(objective.model, objective.optimizer, rate, *seed, default=draws)
             sums = objective.add_gradients(work, numbers)
-            norm = torch.nn.utils.clip_grad_norm_(objective.trained, settings.max_grad_norm)
+            norm = clip(objective.trained, objective.optimizer, settings.max_grad_norm)
             figures = torch.cat([sums, whole(norm).reshape(1).to(sums.dtype)])
             update(objective.optimizer, self.bad_steps.is_bad(figures))
         self.state.step += 1

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from tidybert.data.batching import Batch
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.kernels.dropout import drawing_from
-from tidybert.modeling.kernels.linear import Linear
+from tidybert.modeling.kernels.linear import Linear, WeightGradients
 from tidybert.modeling.kernels.threads import map_on_threads
 from tidybert.training.determinism import DefaultDraws
 from tidybert.training.distributed import Processes, own_part, placed_like, whole
@@ -27,6 +27,10 @@ from tidybert.training.training_arguments import TrainingArguments
 # give the same bits, however the threads take turns.
 
 Gradients = Sequence[Tensor | None]
+
+# Up to so many in a batch, the factors of its weights' gradients take less memory than a second
+# set of gradients.
+_FEW_TOKENS: Final = 1024
 
 
 def add_gradients_on_threads(
@@ -46,13 +50,17 @@ def add_gradients_on_threads(
     before = generator.get_state(), torch.get_rng_state()
     seeds = torch.randint(2**63 - 1, (len(pieces),), generator=generator).tolist()
 
+    num_tokens = sum(piece.rows.num_tokens for piece in pieces)
+    left = WeightGradients(len(pieces)) if num_tokens <= _FEW_TOKENS else None
+
     def work(number: int) -> tuple[float, Gradients] | None:
         numbers = torch.Generator().manual_seed(seeds[number])
         with drawing_from(numbers), DefaultDraws() if watch else nullcontext() as draws:
             found = loss(pieces[number])
         if draws is not None and draws.found:
             return None
-        return found.item(), torch.autograd.grad(found, trained, allow_unused=True)
+        with nullcontext() if left is None else left.of_piece(number):
+            return found.item(), torch.autograd.grad(found, trained, allow_unused=True)
 
     results = list(map_on_threads(work, range(len(pieces))))
     done = [each for each in results if each is not None]
@@ -62,6 +70,9 @@ def add_gradients_on_threads(
         return None
     for _, gradients in done:
         add_gradients(trained, gradients)
+    if left is not None:
+        for found in map_on_threads(lambda work: work(), left.by_weight()):
+            add_gradients(*zip(found, strict=True))
     return sum(loss for loss, _ in done)
 
 
@@ -311,6 +322,21 @@ def begin_step(
         torch.manual_seed(number)
     model.train()
     return torch.Generator().manual_seed(number)
+
+
+def clip(trained: Sequence[Tensor], optimizer: torch.optim.Optimizer, most: float) -> Tensor:
+    """The norm () of all gradients, of which the update takes at most ``most``.
+
+    The plain body is torch.nn.utils.clip_grad_norm_.  On a CPU fused AdamW divides as it reads, so
+    there is no pass more over all gradients.
+    """
+    gradients = [each.grad for each in trained if each.grad is not None]
+    norm = torch.nn.utils.get_total_norm(gradients)
+    if type(norm) is Tensor and norm.device.type == "cpu" and type(optimizer) is torch.optim.AdamW:
+        optimizer.grad_scale = ((norm + 1e-6) / most).clamp(min=1.0)  # type: ignore[attr-defined]
+    else:
+        torch.nn.utils.clip_grads_with_norm_(trained, most, norm)
+    return norm
 
 
 def update(optimizer: torch.optim.Optimizer, is_bad: Tensor) -> None:

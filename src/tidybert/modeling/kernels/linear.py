@@ -17,7 +17,8 @@ import platform
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import cache, partial, wraps
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -252,6 +253,55 @@ def _rounded(weight: Tensor) -> Tensor:
     return weight.detach().bfloat16() if known is None else known.rounded(weight)
 
 
+_Factors = tuple[Tensor, Tensor, Tensor]
+"""A weight (O, I), the gradient of its outputs (T, O) and its inputs (T, I), both in bfloat16."""
+
+
+class WeightGradients:
+    """The factors of the weights' gradients in a step's pieces, which are multiplied at once.
+
+    A product of a few hundred rows takes no longer than the passes over its result, which bring it
+    to float32 and add it to that of another piece.
+    """
+
+    def __init__(self, num_pieces: int) -> None:
+        self._pieces: list[list[_Factors]] = [[] for _ in range(num_pieces)]
+
+    @contextmanager
+    def of_piece(self, number: int) -> Iterator[None]:
+        """Within it the bfloat16 layers of this thread leave their weights' factors here."""
+        _of_this_thread.factors = self._pieces[number]
+        try:
+            yield
+        finally:
+            del _of_this_thread.factors
+
+    def by_weight(self) -> list[Callable[[], tuple[Tensor, Tensor]]]:
+        """For each parameter a function that gives it, and its gradient over all pieces."""
+        found: dict[int, dict[int, list[_Factors]]] = {}
+        for each in chain.from_iterable(self._pieces):
+            weight = each[0]
+            whole = weight if weight._base is None else weight._base
+            found.setdefault(id(whole), {}).setdefault(int(weight.storage_offset()), []).append(
+                each
+            )
+        return [partial(_weight_gradient, parts) for parts in found.values()]
+
+
+def _weight_gradient(parts: dict[int, list[_Factors]]) -> tuple[Tensor, Tensor]:
+    """A parameter and its gradient from the factors of its parts, by where each begins."""
+    found = []
+    for _, factors in sorted(parts.items()):
+        (weight, *_), gradients, hidden = zip(*factors, strict=True)
+        size = size_of(sum(map(len, hidden)))
+        a, b = (filled(torch.cat(each), size) for each in (gradients, hidden))
+        found.append((a.t() @ b).float())
+    whole = weight if weight._base is None else weight._base
+    result = found[0] if len(found) == 1 else torch.cat(found)
+    assert result.shape == whole.shape
+    return whole, result
+
+
 def plain_linear(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The plain body of ``linear``."""
     found = hidden @ weight.T
@@ -350,12 +400,12 @@ class _BFloat16Linear(torch.autograd.Function):
     def forward(
         ctx: Any,
         hidden: Tensor,
-        _weight: Tensor,
+        whole: Tensor,
         weight: Tensor,
         bias: Tensor | None,
         feeds_product: bool,
     ) -> Tensor:
-        ctx.count, ctx.of_hidden = len(hidden), hidden.dtype
+        ctx.count, ctx.of_hidden, ctx.weight = len(hidden), hidden.dtype, whole
         rounded = filled(hidden, size_of(ctx.count), torch.bfloat16)
         ctx.save_for_backward(rounded, weight)
         with torch.autocast("cpu", enabled=False):
@@ -372,6 +422,10 @@ class _BFloat16Linear(torch.autograd.Function):
         hidden, weight = ctx.saved_tensors
         needs_hidden, needs_weight, _, needs_bias, _ = ctx.needs_input_grad
         rounded = filled(gradient, len(hidden), torch.bfloat16)
+        left: list[_Factors] | None = getattr(_of_this_thread, "factors", None)
+        if needs_weight and left is not None:
+            left.append((ctx.weight, rounded[: ctx.count], hidden[: ctx.count]))
+            needs_weight = False
         with torch.autocast("cpu", enabled=False):
             return (
                 (rounded @ weight)[: ctx.count].to(ctx.of_hidden) if needs_hidden else None,
