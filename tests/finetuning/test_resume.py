@@ -1,6 +1,7 @@
 """After a signal, a kill at any moment or damage a run goes on to the bits of one never stopped."""
 
 import json
+import math
 import multiprocessing
 import runpy
 import signal
@@ -17,9 +18,11 @@ import torch
 from tidybert.errors import TrainingError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.inference.loading import OpenedModel
 from tidybert.modeling.kernels.transfer import steps_late
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
+from tidybert.training import precision
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.optimization import learning_rate_at
 from tidybert.training.reports import StepReport
@@ -99,6 +102,34 @@ def test_after_a_signal_the_run_goes_on_to_the_same_bits(
 
     assert resumed.result.resumed_from == stop
     assert f"resuming after step {stop} of 16" in notes
+    assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+
+
+def test_a_run_in_bfloat16_goes_on_so_on_a_processor_without_it(
+    toy: Callable[..., FinetunedModel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(precision, "_LEAST_WIDTH", {"AMX": 0, None: math.inf})
+    monkeypatch.setattr(precision, "_trial", lambda: 1.6)
+    monkeypatch.setattr(precision, "bfloat16_units", lambda: "AMX")
+    toy(run=tmp_path / "whole")
+    stop = at_step(6, lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted):
+        toy(run=tmp_path / "cut", reporter=stop)
+    monkeypatch.setattr(precision, "bfloat16_units", lambda: None)
+    with pytest.raises(TrainingError, match="precision: auto before, float32 now"):
+        toy(run=tmp_path / "cut", resume=True, precision="float32")
+    notes: list[str] = []
+
+    toy(run=tmp_path / "cut", resume=True, reporter=Reporter(note=notes.append))
+
+    assert "precision: bfloat16, as the run began; a new run here takes float32" in notes
+    assert any("1.6 times as long" in each for each in notes)
+    record = json.loads((tmp_path / "cut" / "arguments.json").read_text())["record"]
+    assert record["precision"] == "bfloat16"
+    assert OpenedModel(tmp_path / "cut", device="cpu").precision == "float32"
+    monkeypatch.setattr(precision, "bfloat16_units", lambda: "AMX")
+    assert OpenedModel(tmp_path / "cut", device="cpu").precision == "bfloat16"
+    # The last evaluations were in float32, on the way to the same weights.
     assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
 
 

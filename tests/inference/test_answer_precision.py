@@ -17,6 +17,7 @@ from tidybert.inference.predictor import Predictor
 from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 from tidybert.modeling.kernels import answer_layers
 from tidybert.modeling.kernels.linear import has_bfloat16_products, largest_weight
+from tidybert.training import precision
 
 needs_int8 = pytest.mark.skipif(not largest_weight(), reason="no exact 8-bit products here")
 ROUNDED = [
@@ -36,10 +37,12 @@ CUDA = torch.device("cuda", 0)
         ({"precision": "bfloat16", "record": {"device": "cpu"}}, "bfloat16"),
         ({"precision": "auto", "record": {"device": "cpu"}}, "float32"),
         ({"precision": "float32", "record": {"device": "cuda"}}, "float32"),
+        ({"precision": "auto", "record": {"device": "cpu", "precision": "bfloat16"}}, "bfloat16"),
+        ({"precision": "auto", "record": {"device": "cuda", "precision": "float32"}}, "float32"),
         (None, "float32"),
     ],
 )
-def test_auto_is_bfloat16_on_cuda_alone_where_training_was_in_it(
+def test_auto_is_bfloat16_where_training_was_in_it_and_the_device_suits_it(
     arguments: dict[str, object] | None,
     chosen: str,
     tmp_path: Path,
@@ -52,7 +55,10 @@ def test_auto_is_bfloat16_on_cuda_alone_where_training_was_in_it(
         (tmp_path / "arguments.json").write_text(json.dumps(arguments))
 
     assert choose_precision("auto", tmp_path, CUDA) == chosen
-    assert choose_precision("auto", tmp_path, torch.device("cpu")) == "float32"
+    for units, cpu_chosen in ((None, "float32"), ("AMX", chosen)):
+        monkeypatch.setattr(precision, "bfloat16_units", lambda units=units: units)
+        assert choose_precision("auto", tmp_path, torch.device("cpu"), 256) == cpu_chosen
+        assert choose_precision("auto", tmp_path, torch.device("cpu"), 128) == "float32"
     assert choose_precision("float16", tmp_path, CUDA) == "float16"
 
 

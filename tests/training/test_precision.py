@@ -9,7 +9,7 @@ import torch
 from tidybert.errors import UsageError, in_python
 from tidybert.system.reporter import Reporter
 from tidybert.training import precision
-from tidybert.training.precision import is_mixed, note_slow_bfloat16
+from tidybert.training.precision import bfloat16_units, decided, is_mixed, note_slow_bfloat16
 
 
 @pytest.mark.parametrize("by_itself", [False, True])
@@ -44,7 +44,7 @@ def test_bfloat16_that_loses_its_trial_is_noted(
     slower: float, device: str, mixed: bool, is_noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(precision, "_trial", lambda: slower)
-    monkeypatch.setattr(precision, "has_matrix_units", lambda: False)
+    monkeypatch.setattr(precision, "bfloat16_units", lambda: None)
     notes: list[str] = []
 
     note_slow_bfloat16(torch.device(device), mixed, Reporter(note=notes.append))
@@ -54,17 +54,62 @@ def test_bfloat16_that_loses_its_trial_is_noted(
     ]
 
 
-def test_matrix_units_need_no_trial_and_are_said(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize(
+    ("amx", "avx512", "amd", "units", "least"),
+    [
+        (True, True, False, "AMX", 256),
+        (False, True, True, "AVX-512 BF16", 384),
+        # Not measured: MKL's float32 is faster there.
+        (False, True, False, None, None),
+        (False, False, True, None, None),
+    ],
+)
+def test_the_processors_flags_and_the_models_width_decide(
+    amx: bool,
+    avx512: bool,
+    amd: bool,
+    units: str | None,
+    least: int | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
-    monkeypatch.setattr(precision, "_trial", lambda: pytest.fail("a trial"))
-    caplog.set_level("INFO")
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(precision, "is_amd", lambda: amd)
+    monkeypatch.setattr(precision, "_trial", lambda: 1.0)
 
-    note_slow_bfloat16(torch.device("cpu"), True, Reporter(note=pytest.fail))
+    note_slow_bfloat16(CPU, True, Reporter(note=pytest.fail))
 
-    assert not is_mixed("auto", torch.device("cpu"))
-    assert "with which this one is faster (it has AMX)" in caplog.text
+    assert bfloat16_units() == units
+    assert [is_mixed("auto", CPU, width) for width in (64, 256, 384, 768)] == [
+        least is not None and width >= least for width in (64, 256, 384, 768)
+    ]
+    assert is_mixed("bfloat16", CPU) and not is_mixed("float32", CPU, 768)
+
+
+def test_a_run_says_what_auto_is_and_goes_on_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[str] = []
+    reporter = Reporter(note=lambda line: notes.append(in_python(line)))
+    monkeypatch.setattr(precision, "bfloat16_units", lambda: "AMX")
+
+    assert decided("auto", CPU, 768, reporter) == "bfloat16"
+    assert decided("auto", CPU, 768, reporter, "bfloat16") == "bfloat16"
+    assert decided("auto", CPU, 768, reporter, "float32") == "float32"
+    assert decided("bfloat16", CPU, 64, reporter, "float32") == "bfloat16"
+
+    told = (
+        "precision: bfloat16, for which this processor has AMX; precision='float32' is slower and "
+        "has more digits"
+    )
+    assert notes == [
+        told,
+        told,
+        "precision: float32, as the run began; a new run here takes bfloat16",
+    ]
+    with pytest.raises(UsageError, match="precision='bfloat16' needs"):
+        decided("auto", torch.device("mps"), 768, reporter, "bfloat16")
 
 
 def test_the_trial_takes_both_and_draws_no_random_number(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -552,7 +552,7 @@ def test_bfloat16_that_loses_its_trial_is_noted_in_training(
     precision: str, make_trainer: Callable[..., TrainingLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(precision_module, "_trial", lambda: 1.6)
-    monkeypatch.setattr(precision_module, "has_matrix_units", lambda: False)
+    monkeypatch.setattr(precision_module, "bfloat16_units", lambda: None)
     notes: list[str] = []
 
     make_trainer(precision=precision, note=notes.append)
@@ -564,7 +564,9 @@ def test_bfloat16_that_loses_its_trial_is_noted_in_training(
     ("precision", "device", "expected"),
     [("auto", "cpu", False), ("float32", "cpu", False), ("bfloat16", "cpu", True)],
 )
-def test_a_cpu_is_mixed_only_where_it_is_asked(precision: str, device: str, expected: bool) -> None:
+def test_a_cpu_is_mixed_for_a_narrow_model_only_where_it_is_asked(
+    precision: str, device: str, expected: bool
+) -> None:
     assert is_mixed(precision, torch.device(device)) is expected
 
 

@@ -37,6 +37,7 @@ from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import choose_device, to_device
 from tidybert.inference.predictor import examples_of
 from tidybert.metrics.bootstrap import NUM_RESAMPLES
+from tidybert.modeling.architectures import encoder_of
 from tidybert.options import named
 from tidybert.reporting.evaluation import evaluation_of
 from tidybert.reporting.writing import ShownReport
@@ -48,6 +49,7 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted, as_in_python
+from tidybert.training.precision import is_mixed
 from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_directory import check_run, clear_run
 from tidybert.training.runs.run_origin import RunOrigin
@@ -496,7 +498,9 @@ class BertEstimator(TrainingParameters, SavedEstimator):
             features = self.task_.features(examples, self.tokenizer_, self.max_seq_length_)
             if labelled:
                 self.task_.add_labels(features, examples)
-        precision = as_trained(self.precision, device)
+        width = encoder_of(self.model_).config.hidden_size
+        mixed = is_mixed(self.precision, device, width)
+        precision = as_trained("bfloat16" if mixed else None, device, width)
         with counting_bar("predict", len(features), wanted=self.verbose > 0) as reporter:
             outputs = run_features(
                 self.task_, self.model_, features, reporter=reporter, precision=precision

@@ -31,7 +31,7 @@ from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_directory import clear_run, owned_run
-from tidybert.training.runs.run_origin import RunOrigin
+from tidybert.training.runs.run_origin import RunOrigin, trained_in
 
 if TYPE_CHECKING:
     from tidybert.reporting.writing import ShownReport
@@ -193,7 +193,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
                 self.model,
                 self.tokenizer,
                 metadata,
-                as_trained(self.arguments.get("precision", "float32"), device),
+                as_trained(trained_in(self.arguments), device, self.config.hidden_size),
                 values,
                 self.run,
             )

@@ -47,6 +47,7 @@ from tidybert.training.determinism import weights_drawn_with
 from tidybert.training.fine_tuning import FineTuning, freeze
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
+from tidybert.training.precision import decided
 from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_checkpoints import (
     RunIdentity,
@@ -61,7 +62,7 @@ from tidybert.training.runs.run_directory import (
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.runs.run_origin import RunOrigin, environment
+from tidybert.training.runs.run_origin import RunOrigin, before_resuming, environment
 from tidybert.training.training_arguments import TrainingArguments
 
 # A model that gives every example the same answer: how it is found, and what to say.
@@ -212,7 +213,12 @@ def train(
     lessons = lessons_of(job, examples, task, tokenizer, features, reporter)
     if not has_head:
         task.start(network, data.train_features)
-    measure = _measured(data, as_trained(arguments.precision, device))
+    before = None if run is None else before_resuming(run, job.resume)
+    computed = replace(
+        arguments,
+        precision=decided(arguments.precision, device, config.hidden_size, reporter, before),
+    )
+    measure = _measured(data, as_trained(computed.precision, device, config.hidden_size))
     identity = identity_of(job, task, network, data, lessons, arguments)
     # The answers to dev with the best weights, so that they are not computed again at the end.
     known: list[tuple[dict[str, Any], Answers[Any, Any]]] = []
@@ -227,7 +233,7 @@ def train(
         network,
         lessons.features,
         lessons.loss,
-        arguments,
+        computed,
         evaluate=evaluate if data.held_out else None,
         metric=task.metric,
         reporter=reporter,
@@ -240,6 +246,7 @@ def train(
     loop = _loop(job, objective, identity, reporter, trained)
     given = {**job.recorded(), **asdict(arguments)}
     record = _record(job, data, examples.origin, objective.settings.num_steps, device)
+    record["precision"] = computed.precision
     if lessons.teacher:
         record |= {"teacher": lessons.teacher, "num_unlabelled": len(examples.unlabelled)}
     if run is not None:
@@ -262,7 +269,7 @@ def train(
         task=task,
         result=result,
         collapsed=_collapse(answers, reporter),
-        arguments=given,
+        arguments={**given, RECORD: record},
         run=run,
         held_out=data.held_out,
     )

@@ -34,7 +34,7 @@ from tidybert.modeling.heads import reorder_labels
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.fine_tuning import FineTuning, FrozenStates
+from tidybert.training.fine_tuning import FineTuning
 from tidybert.training.linear_probe import LinearProbe, ProbeLoss, fit_probe
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.reports import StepReport
@@ -230,7 +230,7 @@ def _start(
         chosen += range(len(features), len(features) + len(named))
         features = [*features, *named]
     if memory.probe is None:
-        states = _states(task, model, features, chosen, objective.frozen_states)
+        states = _states(task, objective, features, chosen)
         memory.probe = fit_probe(
             states,
             [features[number] for number in chosen],
@@ -267,13 +267,14 @@ def _sample(task: AnyTask, features: Sequence[Features]) -> list[int]:
 
 def _states(
     task: AnyTask,
-    model: nn.Module,
+    objective: FineTuning,
     features: Sequence[Features],
     chosen: Sequence[int],
-    frozen_states: FrozenStates | None,
 ) -> list[npt.NDArray[np.float32]]:
     """The rows (r, H) that the head reads of each chosen one of the features."""
     number_of = {id(features[number]): number for number in chosen}
+    model, frozen_states = objective.model, objective.frozen_states
+    on_cpu = objective.device.type == "cpu"
 
     def read(batch: Batch) -> Tensor:
         if frozen_states is not None:
@@ -285,7 +286,8 @@ def _states(
         read,
         [features[number] for number in chosen],
         [task.num_head_rows(features[number]) for number in chosen],
-        next(model.parameters()).device,
+        objective.device,
+        precision="bfloat16" if on_cpu and objective.is_mixed else "float32",
     )
 
 

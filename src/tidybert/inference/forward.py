@@ -19,18 +19,20 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.catalog import find_model
-from tidybert.checkpoints.unfinished import read_arguments
 from tidybert.data.batching import Batch, collate, cut_by_tokens
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DeviceMemoryError, UsageError, WeightsError, param
 from tidybert.inference.options import AnswerPrecision
+from tidybert.modeling.kernels.linear import RoundedWeights
 from tidybert.modeling.kernels.threads import map_on_threads, num_threads
 from tidybert.modeling.kernels.transfer import Fetched
+from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization.tokenizer import Encoding
 from tidybert.training.precision import is_mixed
+from tidybert.training.runs.run_origin import trained_in
 
 # Items of a stream that may pause: a thread waits for them while earlier ones are worked on.
 
@@ -123,8 +125,13 @@ _LOGGER: Final = logging.getLogger(__name__)
 ANSWER_PRECISIONS: Final = get_args(AnswerPrecision)
 
 
-def choose_precision(precision: str, model: str | Path, device: torch.device) -> str:
-    """float32, bfloat16, float16 or int8, for a MODEL on a device; UsageError for one it lacks."""
+def choose_precision(
+    precision: str, model: str | Path, device: torch.device, width: int = 0
+) -> str:
+    """float32, bfloat16, float16 or int8, for a MODEL on a device; UsageError for one it lacks.
+
+    ``width``: the model's.
+    """
     if precision not in ANSWER_PRECISIONS:
         raise UsageError(
             f"{param('precision', precision)}: expected one of {', '.join(ANSWER_PRECISIONS)}"
@@ -143,26 +150,23 @@ def choose_precision(precision: str, model: str | Path, device: torch.device) ->
         is_mixed(precision, device)
     if precision != "auto":
         return precision
-    was_mixed = False
+    before = None
     with suppress(ConfigError, OSError):
-        arguments, record = read_arguments(find_model(model) / ARGUMENTS_FILE)
-        trained_in, trained_on = arguments.get("precision"), str(record.get("device"))
-        was_mixed = trained_in == "bfloat16" or (
-            trained_in == "auto" and trained_on.startswith("cuda")
-        )
-    found = as_trained("auto" if was_mixed else "float32", device)
-    known = "" if was_mixed else " not known to be"
+        before = trained_in(read_json_object(find_model(model) / ARGUMENTS_FILE))
+    found = as_trained(before, device, width)
+    known = "" if before == "bfloat16" else " not known to be"
     why = f"the device is {device} and training was{known} in bfloat16"
     _LOGGER.info(f"precision of answers: {found}, because {why}")
     return found
 
 
-def as_trained(precision: str, device: torch.device) -> str:
-    """The precision that a model answers in right after a training with this ``precision``.
+def as_trained(precision: str | None, device: torch.device, width: int) -> str:
+    """What a model of this width answers in after a training in float32, bfloat16 or unknown.
 
-    A CPU answers in float32 whatever training was in: it is as exact as training's own weights.
+    In bfloat16 only where the device suits it, whatever the training's did.
     """
-    return "bfloat16" if device.type == "cuda" and is_mixed(precision, device) else "float32"
+    mixed = precision == "bfloat16" and is_mixed("auto", device, width)
+    return "bfloat16" if mixed else "float32"
 
 
 @contextmanager
@@ -278,10 +282,12 @@ def run_batches(
     that are not finite.
     """
 
+    weights = RoundedWeights()
+
     def launch(chosen: Indices) -> list[tuple[Indices, Fetched]]:
         batch = collate([features[index] for index in chosen])
         try:
-            with answering_in(precision, device):
+            with answering_in(precision, device), weights.in_use():
                 return [(chosen, Fetched(outputs(batch.to(device)).float()))]
         except torch.OutOfMemoryError as error:
             if len(chosen) == 1:

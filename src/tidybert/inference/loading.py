@@ -99,7 +99,9 @@ class OpenedModel:
         self.device = choose_device(device)
         self._is_plain = precision is None
         #: float32, bfloat16, float16 or int8.
-        self.precision = choose_precision(precision or "float32", model, self.device)
+        self.precision = choose_precision(
+            precision or "float32", model, self.device, self.config.hidden_size
+        )
         self._parts: dict[str, nn.Module] = {}
         self._networks: dict[Any, tuple[Any, tuple[str, ...]]] = {}
 

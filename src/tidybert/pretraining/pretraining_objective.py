@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import TrainingError, UsageError, is_out_of_memory, param
+from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import BertForMaskedLM, BertForPreTraining, CausalLM
 from tidybert.modeling.kernels.masked_lm_loss import IGNORED, SummedLoss
 from tidybert.pretraining.batches.instances import PretrainingInstances
@@ -306,7 +307,7 @@ class PretrainingObjective(Objective):
         self.mfu = mfu
         processes = processes or Processes()
         device = next(model.parameters()).device
-        self.is_mixed = is_mixed(arguments.precision, device)
+        self.is_mixed = is_mixed(arguments.precision, device, encoder_of(model).config.hidden_size)
         note_slow_bfloat16(device, self.is_mixed, reporter)
         # Before the optimizer, which must hold the shards.
         self.shared = processes.shared(model, arguments.sharding, self.is_mixed)

@@ -52,6 +52,7 @@ from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS
 from tidybert.training.determinism import repeating, weights_drawn_with
 from tidybert.training.distributed import Processes, load_weights
 from tidybert.training.loop import TrainingLoop
+from tidybert.training.precision import decided
 from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.runs.run_directory import (
@@ -61,7 +62,7 @@ from tidybert.training.runs.run_directory import (
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.runs.run_origin import environment
+from tidybert.training.runs.run_origin import before_resuming, environment
 from tidybert.training.runs.run_record import snapshot
 
 # Layers changed in place, before a model is shared among processes: compiled, or recomputed.
@@ -226,6 +227,13 @@ def _pretrain(
     with weights_drawn_with(arguments.seed):
         network, config = build_model(model, plan, job.shape)
     check_lengths(arguments, plan.instances.max_seq_length, config.max_position_embeddings)
+    # Identity and arguments.json have what was asked for.
+    identity, given = plan.identity(network), {"task": plan.task, **plan.to_dict()}
+    given |= job.recorded_too
+    before = before_resuming(run, job.resume)
+    precision = decided(arguments.precision, chosen, config.hidden_size, reporter, before)
+    arguments = replace(arguments, precision=precision)
+    plan = replace(plan, arguments=arguments)
     # Sharding and compiling change the network in place.
     from_corpus = is_new(model) and arguments.initial_weights == "corpus"
     unchanged = deepcopy(network) if from_corpus else None
@@ -244,7 +252,6 @@ def _pretrain(
     used = _utilization(config, stream, plan, chosen)
     held_out = HeldOut(plan, stream.streams, chosen)
     probes = read_probes(job.probe, plan)
-    identity = plan.identity(network)
     objective = build_objective(
         network,
         stream.take,
@@ -281,7 +288,6 @@ def _pretrain(
             start_from_corpus(unchanged, plan)
         load_weights(network, processes.from_first(unchanged.state_dict(), chosen))
     del unchanged
-    given = {"task": plan.task, **plan.to_dict(), **job.recorded_too}
     if not is_new(model):
         given["initial_weights"] = None
     record: dict[str, Any] = {
@@ -289,6 +295,7 @@ def _pretrain(
         "processes": processes.size,
         "changed_on_the_way": loop.state.changes,
         **environment(chosen, model),
+        "precision": precision,
         "measured_on": held_out.part,
     }
     if processes.is_first:

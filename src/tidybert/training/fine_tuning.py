@@ -234,7 +234,7 @@ class FineTuning(Objective):
         self.metric = metric
         self.reporter = reporter
         device = next(model.parameters()).device
-        self.is_mixed = is_mixed(arguments.precision, device)
+        self.is_mixed = is_mixed(arguments.precision, device, encoder_of(model).config.hidden_size)
         note_slow_bfloat16(device, self.is_mixed, reporter)
         self.steps_per_epoch = math.ceil(len(features) / arguments.batch_size)
         self.frozen = freeze(model, arguments.freeze_layers, arguments.freeze_embeddings)

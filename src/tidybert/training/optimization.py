@@ -332,7 +332,8 @@ def clip(trained: Sequence[Tensor], optimizer: torch.optim.Optimizer, most: floa
     """
     gradients = [each.grad for each in trained if each.grad is not None]
     norm = torch.nn.utils.get_total_norm(gradients)
-    if type(norm) is Tensor and norm.device.type == "cpu" and type(optimizer) is torch.optim.AdamW:
+    is_plain = type(norm) is Tensor and norm.device.type == "cpu" and norm.dtype == torch.float32
+    if is_plain and type(optimizer) is torch.optim.AdamW:
         optimizer.grad_scale = ((norm + 1e-6) / most).clamp(min=1.0)  # type: ignore[attr-defined]
     else:
         torch.nn.utils.clip_grads_with_norm_(trained, most, norm)

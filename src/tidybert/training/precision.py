@@ -1,6 +1,7 @@
 """Mixed precision: products in bfloat16 under autocast, weights and their updates in float32."""
 
 import logging
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -11,32 +12,73 @@ from typing import Final
 import torch
 
 from tidybert.errors import UsageError, param
-from tidybert.modeling.kernels.linear import RoundedWeights, linear
+from tidybert.modeling.kernels.linear import RoundedWeights, is_amd, linear
 from tidybert.system.reporter import Reporter
+from tidybert.training.training_arguments import Precision
 
 _LOGGER: Final = logging.getLogger(__name__)
 # A difference below this is noise.
 _LOSES: Final = 1.1
 
 
-def is_mixed(precision: str, device: torch.device) -> bool:
-    """Whether steps run in bfloat16; auto does so on CUDA alone."""
-    if device.type == "cpu" or precision == "float32":
-        if precision == "auto":
-            _LOGGER.info(
-                "precision: float32, because a CPU uses bfloat16 only on request"
-                + ", with which this one is faster (it has AMX)" * has_matrix_units()
-            )
-        return precision == "bfloat16"
-    can = device.type == "cuda" and _has_bfloat16(device)
+def is_mixed(precision: str, device: torch.device, width: int = 0) -> bool:
+    """Whether steps run in bfloat16; auto: where the device suits a model of this width."""
+    can = device.type == "cpu" or (device.type == "cuda" and _has_bfloat16(device))
     if precision == "bfloat16" and not can:
         raise UsageError(
             f"{param('precision', 'bfloat16')} needs a CPU or a CUDA device that has it, and the "
             f"model is on {device}: use float32, or auto"
         )
-    if precision == "auto":
-        _LOGGER.info(f"precision: {'bfloat16' if can else 'float32'}, which suits {device}")
+    if precision != "auto":
+        return precision == "bfloat16"
+    if device.type == "cpu":
+        can = width >= _LEAST_WIDTH[bfloat16_units()]
+    _LOGGER.info(f"precision: {'bfloat16' if can else 'float32'}, which suits {device}")
     return can
+
+
+_LEAST_WIDTH: Final = {"AMX": 256, "AVX-512 BF16": 384, None: math.inf}
+"""Of a model that trains at least 1.3 times as fast in bfloat16, by the processor's units."""
+
+
+def bfloat16_units() -> str | None:
+    """What the processor multiplies bfloat16 with, where that is far faster than float32.
+
+    Its flags decide, never a timing: results must not change from run to run.  AVX-512 BF16 was
+    measured on AMD's processors alone (docs/performance.md).
+    """
+    if has_matrix_units():
+        return "AMX"
+    asked = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    return "AVX-512 BF16" if asked is not None and asked() and is_amd() else None
+
+
+def decided(
+    precision: str,
+    device: torch.device,
+    width: int,
+    reporter: Reporter,
+    before: Precision | None = None,
+) -> Precision:
+    """float32 or bfloat16: what a run computes in.
+
+    Args:
+        width: of the model.
+        before: what it has computed in so far, which auto goes on with.
+    """
+    found: Precision = "bfloat16" if is_mixed(precision, device, width) else "float32"
+    if precision != "auto":
+        return found
+    if before is not None and before != found:
+        is_mixed(before, device)
+        reporter.tell(f"precision: {before}, as the run began; a new run here takes {found}")
+        return before
+    if device.type == "cpu" and found == "bfloat16":
+        reporter.tell(
+            f"precision: bfloat16, for which this processor has {bfloat16_units()}; "
+            f"{param('precision', 'float32')} is slower and has more digits"
+        )
+    return found
 
 
 def has_matrix_units() -> bool:
@@ -54,10 +96,9 @@ def _has_bfloat16(device: torch.device) -> bool:
 def note_slow_bfloat16(device: torch.device, mixed: bool, reporter: Reporter) -> None:
     """Note by how much bfloat16 on a CPU loses against float32, after a trial of both.
 
-    A processor's flags do not tell: some have instructions for bfloat16 that are slow.  The trial
-    only notes; it never chooses, because results must not change from run to run.
+    The trial only notes; it never chooses, because results must not change from run to run.
     """
-    if not mixed or device.type != "cpu" or has_matrix_units():
+    if not mixed or device.type != "cpu" or bfloat16_units():
         return
     slower = _trial()
     if slower > _LOSES:

@@ -40,7 +40,8 @@ os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "400")
 os.environ.setdefault("LRU_CACHE_CAPACITY", "80")
 
 
-def _is_amd() -> bool:
+@cache
+def is_amd() -> bool:
     """Whether the processor is AMD's, where MKL does not use its best kernels.
 
     The vendor decides, not a timing: results must not change from run to run.
@@ -64,7 +65,7 @@ _ONEDNN: Any = (
     else None
 )
 _PACK: Any = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
-_PRODUCT: Any = _ONEDNN if _is_amd() else None
+_PRODUCT: Any = _ONEDNN if is_amd() else None
 
 
 class Linear(nn.Linear):

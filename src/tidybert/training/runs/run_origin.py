@@ -10,8 +10,10 @@ from tidybert.checkpoints.unfinished import read_arguments
 from tidybert.errors import TidyBertError
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.hub_files import commit_of
-from tidybert.storage.model_files import ARGUMENTS_FILE, WEIGHTS_FILE
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD, WEIGHTS_FILE
 from tidybert.system.cores import machine, versions
+from tidybert.training.training_arguments import Precision
 
 if TYPE_CHECKING:
     import torch
@@ -61,6 +63,26 @@ def environment(device: "torch.device", model: object) -> dict[str, Any]:
             found["revision"] = commit
             found["weights_sha256"] = file_sha256(weights) if weights.exists() else None
     return found
+
+
+def trained_in(arguments: Mapping[str, Any]) -> Precision | None:
+    """float32 or bfloat16: what a run computed in, by its arguments.json; None where that is not
+    known.
+    """
+    record = arguments.get(RECORD)
+    known: dict[str, Any] = record if isinstance(record, dict) else {}
+    given = known.get("precision", arguments.get("precision"))
+    if given == "auto":
+        # Earlier versions did so.
+        given = "bfloat16" if str(known.get("device")).startswith("cuda") else "float32"
+    found: Precision | None = given if given in ("float32", "bfloat16") else None
+    return found
+
+
+def before_resuming(run: Path, resume: bool) -> Precision | None:
+    """``trained_in`` of a run that goes on."""
+    file = run / ARGUMENTS_FILE
+    return trained_in(read_json_object(file)) if resume and file.exists() else None
 
 
 def measured_text(run: Path) -> str:
