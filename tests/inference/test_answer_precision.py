@@ -17,7 +17,7 @@ from tidybert.inference.predictor import Predictor
 from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 from tidybert.modeling.kernels import answer_layers
 from tidybert.modeling.kernels.linear import has_bfloat16_products, largest_weight
-from tidybert.training import precision
+from tidybert.training import precision as precision_module
 
 needs_int8 = pytest.mark.skipif(not largest_weight(), reason="no exact 8-bit products here")
 ROUNDED = [
@@ -56,7 +56,7 @@ def test_auto_is_bfloat16_where_training_was_in_it_and_the_device_suits_it(
 
     assert choose_precision("auto", tmp_path, CUDA) == chosen
     for units, cpu_chosen in ((None, "float32"), ("AMX", chosen)):
-        monkeypatch.setattr(precision, "bfloat16_units", lambda units=units: units)
+        monkeypatch.setattr(precision_module, "bfloat16_units", lambda units=units: units)
         assert choose_precision("auto", tmp_path, torch.device("cpu"), 256) == cpu_chosen
         assert choose_precision("auto", tmp_path, torch.device("cpu"), 128) == "float32"
     assert choose_precision("float16", tmp_path, CUDA) == "float16"

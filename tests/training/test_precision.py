@@ -86,7 +86,8 @@ def test_the_processors_flags_and_the_models_width_decide(
     assert [is_mixed("auto", CPU, width) for width in (64, 256, 384, 768)] == [
         least is not None and width >= least for width in (64, 256, 384, 768)
     ]
-    assert is_mixed("bfloat16", CPU) and not is_mixed("float32", CPU, 768)
+    assert is_mixed("bfloat16", CPU)
+    assert not is_mixed("float32", CPU, 768)
 
 
 def test_a_run_says_what_auto_is_and_goes_on_as_it_began(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,8 @@ Combination = Literal["concat", "sum", "mean"]
 @dataclass(frozen=True, kw_only=True)
 class PrecisionOption(Options):
     precision: AnswerPrecision = option("auto", panel="Device", estimator=False)
-    """Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after
-    training in it, else float32."""
+    """Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 after
+    training in it where the device is made for it, else float32."""
 
 
 @dataclass(frozen=True, kw_only=True)
