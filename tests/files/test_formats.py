@@ -554,7 +554,8 @@ def test_a_run_records_what_reading_repaired(
     write: Write, tiny_model: Path, tmp_path: Path
 ) -> None:
     rows = [("a red cat", "x"), ("the blue dog", "y")] * 4
-    path = write("a.csv", "sep=;\ntext;label\n" + "".join(f"{a};{b}\n" for a, b in rows) + "a\n")
+    bad = "a\n;;;\nb;\n;\nc\n"
+    path = write("a.csv", "sep=;\ntext;label\n" + "".join(f"{a};{b}\n" for a, b in rows) + bad)
     run = tmp_path / "run"
 
     tidybert.finetune(
@@ -562,9 +563,17 @@ def test_a_run_records_what_reading_repaired(
     )
 
     record = json.loads((run / "arguments.json").read_text())["record"]["read"]["train"]
-    assert (record["rows"], record["left_out"]) == (8, 1)
+    assert (record["rows"], record["left_out"]) == (8, 5)
+    assert record["reasons"] == {
+        "N column where the header has N": 2, "the label is empty": 2,
+        "N columns where the header has N": 1,
+    }  # fmt: skip
     assert "read as csv with ';'" in record["notes"][0]
-    assert "1 column where the header has 2" in record["notes"][-1]
+    assert record["notes"][1].endswith(
+        "5 rows skipped: 2 × N column where the header has N, 2 × the label is empty, "
+        "1 × N columns where the header has N"
+    )
+    assert "1 column where the header has 2" in record["notes"][2]
 
 
 def test_a_model_is_the_same_from_any_form(write: Write, tiny_model: Path, tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def test_all_problems_are_counted_and_can_be_skipped(write: Any) -> None:
     report = ReadReport()
     examples = list(read_questions(path, need_label=True, skip_bad_rows=True, report=report))
     assert [one.id for one in examples] == [str(n) for n in range(0, 20, 2)]
-    assert f"{path}: 10 rows skipped:" in report.lines()
+    assert f"{path}: 10 rows skipped: 10 × the answer … is not in the context" in report.lines()
     assert (report.num_examples, report.num_problems) == (10, 10)
 
 
