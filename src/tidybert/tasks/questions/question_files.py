@@ -165,7 +165,7 @@ class _Raw:
 def _squad(stream: Any, report: ReadReport) -> Iterator[_Raw | Problem]:
     """The questions of SQuAD, or of an array of objects that have all."""
     has_data = False
-    with json_cursor(stream, report.options.codec(), report.path) as cursor:
+    with json_cursor(stream, report) as cursor:
         for key in cursor.entries():
             if key is None:
                 has_data = True
