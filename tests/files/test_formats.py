@@ -196,12 +196,11 @@ def test_a_spreadsheet(tmp_path: Path) -> None:
     assert "delimiter has no meaning for format='sheet'" in failure(path, delimiter=";")
 
 
-def test_a_spreadsheet_of_libreoffice(tmp_path: Path) -> None:
+def open_document(path: Path, *rows: tuple[str, ...]) -> Path:
     """The least .ods that its readers take."""
     cell = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
-    rows = "".join(
-        f"<table:table-row>{''.join(map(cell.format, row))}</table:table-row>"
-        for row in [("text", "label"), *TEXTS]
+    cells = "".join(
+        f"<table:table-row>{''.join(map(cell.format, row))}</table:table-row>" for row in rows
     )
     names = " ".join(
         f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
@@ -209,16 +208,18 @@ def test_a_spreadsheet_of_libreoffice(tmp_path: Path) -> None:
     )
     body = (
         f"<office:document-content {names}><office:body><office:spreadsheet>"
-        f'<table:table table:name="A">{rows}</table:table>'
+        f'<table:table table:name="A">{cells}</table:table>'
         "</office:spreadsheet></office:body></office:document-content>"
     )
-    path = tmp_path / "a.ods"
     with zipfile.ZipFile(path, "w") as packed:
         packed.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
         packed.writestr("META-INF/manifest.xml", "<manifest/>")
         packed.writestr("content.xml", body)
+    return path
 
-    assert texts(path) == TEXTS
+
+def test_a_spreadsheet_of_libreoffice(tmp_path: Path) -> None:
+    assert texts(open_document(tmp_path / "a.ods", ("text", "label"), *TEXTS)) == TEXTS
 
 
 def test_a_spreadsheet_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
