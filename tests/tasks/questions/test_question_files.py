@@ -275,6 +275,13 @@ def test_ids_are_not_given_twice(write: Any) -> None:
     assert "a.jsonl:2: the id '2' is already that of line 1" in told
 
 
+def test_an_array_in_one_line_may_have_no_ids(write: Any) -> None:
+    one = {"question": "Who?", "context": "Rollo came", "answer": "Rollo"}
+    found = list(read_questions(write("a.json", json.dumps([one] * 3)), need_label=True))
+    assert [each.id for each in found] == ["1", "1 (2)", "1 (3)"]
+    assert {(each.own_id, each.answers) for each in found} == {(None, (("Rollo", 0),))}
+
+
 def test_all_problems_are_counted_and_can_be_skipped(write: Any) -> None:
     questions = [question(str(n), text=("Rollo", "Anna")[n % 2]) for n in range(20)]
     path = write("a.json", squad(*questions))
