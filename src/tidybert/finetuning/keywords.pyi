@@ -100,7 +100,7 @@ class FinetuneOptions(TypedDict, total=False):
     freeze_embeddings: bool
     'Do not train the embeddings.'
     precision: Literal['auto', 'float32', 'bfloat16']
-    'Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere.'
+    'Compute in float32 or bfloat16 (autocast); auto is bfloat16 where the device suits it.'
     deterministic: bool
     'On CUDA, repeat to the bit with the same seed and machine, by slower kernels; without it, to rounding. A CPU always repeats.'
     logging_steps: int
@@ -178,7 +178,7 @@ class EvaluateOptions(TypedDict, total=False):
     allow_pickle: bool
     'Also read weights from a pickle; nothing else in it is loaded.'
     precision: Literal['auto', 'float32', 'bfloat16', 'float16', 'int8']
-    'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after training in it, else float32.'
+    'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 after training in it where the device is made for it, else float32.'
     max_seq_length: int | None
     'Most tokens of a text; a longer one is cut. If not set: as in training.'
     min_score: float | None
@@ -251,4 +251,4 @@ class TrainingParameters:
     freeze_embeddings: bool = False
     'Do not train the embeddings.'
     precision: Literal['auto', 'float32', 'bfloat16'] = 'auto'
-    'Compute in float32 or bfloat16 (autocast); auto is bfloat16 on CUDA and float32 elsewhere.'
+    'Compute in float32 or bfloat16 (autocast); auto is bfloat16 where the device suits it.'

@@ -82,7 +82,7 @@ class Embedder(OfOpened):
             None: as the directory says, else all.
         device: auto, cpu, cuda or cuda:N.
         precision: float32 (on CUDA with TF32 products), bfloat16, float16 on CUDA, or int8 on a
-            CPU; auto is bfloat16 if the model was trained in it and the device suits it, else float32.
+            CPU; auto is bfloat16 if the model was trained in it and the device suits it.
         allow_pickle: read weights from a pickle if there is no safetensors file.
     """
 

@@ -10,7 +10,7 @@ class OpeningKeywords(TypedDict, total=False):
     allow_pickle: bool
     'Also read weights from a pickle; nothing else in it is loaded.'
     precision: Literal['auto', 'float32', 'bfloat16', 'float16', 'int8']
-    'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after training in it, else float32.'
+    'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 after training in it where the device is made for it, else float32.'
 
 class PairKeywords(TypedDict, total=False):
     device: str
@@ -18,7 +18,7 @@ class PairKeywords(TypedDict, total=False):
     allow_pickle: bool
     'Also read weights from a pickle; nothing else in it is loaded.'
     precision: Literal['auto', 'float32', 'bfloat16', 'float16', 'int8']
-    'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after training in it, else float32.'
+    'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 after training in it where the device is made for it, else float32.'
     max_seq_length: int | None
     'Most tokens of a text; a longer one is cut. If not set: as many as the model allows.'
 
@@ -28,7 +28,7 @@ class PredictorKeywords(TypedDict, total=False):
     allow_pickle: bool
     'Also read weights from a pickle; nothing else in it is loaded.'
     precision: Literal['auto', 'float32', 'bfloat16', 'float16', 'int8']
-    'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after training in it, else float32.'
+    'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 after training in it where the device is made for it, else float32.'
     max_seq_length: int | None
     'Most tokens of a text; a longer one is cut. If not set: as in training.'
     min_score: float | None
@@ -40,7 +40,7 @@ class EmbedderKeywords(TypedDict, total=False):
     allow_pickle: bool
     'Also read weights from a pickle; nothing else in it is loaded.'
     precision: Literal['auto', 'float32', 'bfloat16', 'float16', 'int8']
-    'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 on CUDA after training in it, else float32.'
+    'Compute in float32, bfloat16, int8 (CPU) or float16 (CUDA). auto: bfloat16 after training in it where the device is made for it, else float32.'
     pooling: Literal['mean', 'cls', 'max'] | None
     "Pool the token vectors of a text: mean, max or cls, which is [CLS]. If not set: as MODEL's modules.json says, else mean."
     max_seq_length: int | None

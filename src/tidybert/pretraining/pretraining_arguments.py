@@ -139,7 +139,7 @@ class PretrainingArguments(Options):
     """Seconds between SIGTERM and the kill: train on while a checkpoint still fits. If not set: end
     after the step at hand."""
     precision: Precision = option("auto", STEPS, panel="Device")
-    """Compute in float32 or bfloat16 (autocast); auto is bfloat16 where the device is made for it."""
+    """Compute in float32 or bfloat16 (autocast); auto is bfloat16 where the device suits it."""
     deterministic: bool = option(False, NOTHING, panel="Device")
     """On CUDA, repeat to the bit with the same seed and machine, by slower kernels; without it, to
     rounding. A CPU always repeats."""

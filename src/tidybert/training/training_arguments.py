@@ -82,7 +82,7 @@ class TrainingArguments(Options):
     freeze_embeddings: bool = option(False, MODEL, of_steps=True)
     """Do not train the embeddings."""
     precision: Precision = option("auto", STEPS, panel="Device")
-    """Compute in float32 or bfloat16 (autocast); auto is bfloat16 where the device is made for it."""
+    """Compute in float32 or bfloat16 (autocast); auto is bfloat16 where the device suits it."""
     deterministic: bool = option(False, NOTHING, panel="Device", estimator=False)
     """On CUDA, repeat to the bit with the same seed and machine, by slower kernels; without it, to
     rounding. A CPU always repeats."""

@@ -59,8 +59,10 @@ def test_groups_are_made_once_for_each_cost() -> None:
     assert len(groups_of(rows, 100)) == 1
 
 
-def test_short_sequences_share_blocks_of_16_cells_where_there_is_padding() -> None:
-    rows = Rows.from_lists([[1] * length for length in (3, 16, 40, 9)])
+def test_no_group_is_shorter_than_it_is_asked_to_be() -> None:
+    rows = Rows.from_lists([[1] * length for length in (3, 16, 40, 5)])
 
-    assert [(group.size, group.length) for group in groups_of(rows, 1024)] == [(1, 40), (3, 16)]
-    assert [group.length for group in groups_of(rows, 0)] == [40, 16, 9, 3]
+    assert [group.length for group in groups_of(rows, 100)] == [40, 16, 5]
+    groups = groups_of(rows, 100, 16)
+    assert [(group.size, group.length) for group in groups] == [(1, 40), (1, 16), (2, 16)]
+    assert [len(group.cells) for group in groups] == [40, 16, 8]

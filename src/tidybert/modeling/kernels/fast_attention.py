@@ -206,23 +206,28 @@ def _group_cost(projected: Tensor) -> int:
     return _GROUP_COST_FORWARD if is_forward else GROUP_COST
 
 
-def groups_of(rows: Rows, cost: int) -> tuple[Group, ...]:
+def groups_of(rows: Rows, cost: int, least: int = 1) -> tuple[Group, ...]:
     """The sequences by similar length, the longest first; computed once for each ``cost``.
 
-    A group ends where its padding would be more than ``cost`` cells of one head's scores.  Where
-    there is padding, no group is shorter than 16 cells.
+    A group ends where its padding would be more than ``cost`` cells of one head's scores.  No
+    group is shorter than ``least`` cells.
     """
-    if cost not in rows.derived:
+    if (cost, least) not in rows.derived:
         starts = np.concatenate([[0], np.cumsum(rows.lengths)])
         lengths = np.array(rows.lengths)
-        padded = np.maximum(lengths, _LEAST_LENGTH) if cost else lengths
         # A tensor made in inference mode could not serve a backward later.
         with torch.inference_mode(False):
-            rows.derived[cost] = tuple(
-                _group(starts, lengths, members, int(padded[members].max()), rows.input_ids.device)
-                for members in _similar_lengths(padded, cost)
+            rows.derived[cost, least] = tuple(
+                _group(
+                    starts,
+                    lengths,
+                    members,
+                    max(least, int(lengths[members].max())),
+                    rows.input_ids.device,
+                )
+                for members in _similar_lengths(lengths, cost)
             )
-    groups: tuple[Group, ...] = rows.derived[cost]
+    groups: tuple[Group, ...] = rows.derived[cost, least]
     return groups
 
 
@@ -311,6 +316,7 @@ class _HeadCells:
     of_context (N * C,) and of_joint (3 * N * C,) int64 name the part of width D in (T, H) and
     (T, 3H) that a cell holds, that of row 0 past a sequence's end.  to_context (T * N,) and
     to_joint (T * 3 * N,) name the cell of each part.  padding: the cells past a sequence's end.
+    longest: of each group, without the padding of all its sequences.
     """
 
     groups: tuple[Group, ...]
@@ -320,12 +326,13 @@ class _HeadCells:
     to_context: Tensor
     to_joint: Tensor
     padding: Tensor
+    longest: tuple[int, ...]
 
     @classmethod
     def of(cls, rows: Rows, num_heads: int) -> "_HeadCells":
         """Those of a batch, computed once for all layers."""
         if (cls, num_heads) not in rows.derived:
-            groups = groups_of(rows, GROUP_COST)
+            groups = groups_of(rows, GROUP_COST, _LEAST_LENGTH)
             tokens, heads, holds = [], [], []
             for group in groups:
                 shape = group.size, num_heads, group.length
@@ -347,6 +354,7 @@ class _HeadCells:
                 to_context,
                 by_part.flatten(),
                 (~is_token).nonzero()[:, 0],
+                tuple(int((group.cells % group.length).max()) + 1 for group in groups),
             )
         found: _HeadCells = rows.derived[cls, num_heads]
         return found
@@ -366,6 +374,20 @@ class _HeadCells:
             part.view(-1, group.length, group.length)
             for part, group in zip(torch.split(flat, sizes), self.groups, strict=True)
         ]
+
+    def mask(self, scores: Tensor, probability: float) -> Tensor:
+        """What flat scores are multiplied by in dropout; padding of all sequences draws nothing."""
+        counts = [group.size * self.num_heads for group in self.groups]
+        sizes = [count * length**2 for count, length in zip(counts, self.longest, strict=True)]
+        drawn, scale = keep_mask(torch.Size([sum(sizes)]), probability)
+        drawn.mul_(scale)
+        if len(drawn) == len(scores):
+            return drawn
+        mask = torch.zeros_like(scores)
+        blocks = zip(self.score_blocks(mask), torch.split(drawn, sizes), self.longest, strict=True)
+        for block, part, length in blocks:
+            block[:, :length, :length] = part.view(-1, length, length)
+        return mask
 
     @property
     def num_scores(self) -> int:
@@ -403,8 +425,7 @@ class _GroupedTraining(torch.autograd.Function):
             torch.softmax(block, -1, out=prob_block)
         mask, kept_blocks = None, prob_blocks
         if probability > 0.0:
-            mask, keep_scale = keep_mask(probs.shape, probability)
-            mask.mul_(keep_scale)
+            mask = cells.mask(probs, probability)
             # The kept probabilities overwrite the scores, which nothing reads any more.
             torch.mul(probs, mask, out=scores)
             kept_blocks = score_blocks
