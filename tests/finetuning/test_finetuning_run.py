@@ -264,7 +264,12 @@ def test_the_embedded_weights_fine_tuned_are_opened_by_transformers(
     import transformers
 
     finished = toy(
-        model="minilm", run=tmp_path / "run", max_steps=2, learning_rate=1e-4, pooling="cls"
+        model="minilm",
+        run=tmp_path / "run",
+        max_steps=2,
+        learning_rate=1e-4,
+        pooling="cls",
+        precision="float32",
     )
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "run")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "run")

@@ -23,17 +23,18 @@ _LOSES: Final = 1.1
 
 def is_mixed(precision: str, device: torch.device, width: int = 0) -> bool:
     """Whether steps run in bfloat16; auto: where the device suits a model of this width."""
+    if precision == "float32":
+        return False
     can = device.type == "cpu" or (device.type == "cuda" and _has_bfloat16(device))
     if precision == "bfloat16" and not can:
         raise UsageError(
             f"{param('precision', 'bfloat16')} needs a CPU or a CUDA device that has it, and the "
             f"model is on {device}: use float32, or auto"
         )
-    if precision != "auto":
-        return precision == "bfloat16"
-    if device.type == "cpu":
-        can = width >= _LEAST_WIDTH[bfloat16_units()]
-    _LOGGER.info(f"precision: {'bfloat16' if can else 'float32'}, which suits {device}")
+    if precision == "auto":
+        if device.type == "cpu":
+            can = width >= _LEAST_WIDTH[bfloat16_units()]
+        _LOGGER.info(f"precision: {'bfloat16' if can else 'float32'}, which suits {device}")
     return can
 
 
