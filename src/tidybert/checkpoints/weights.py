@@ -277,8 +277,11 @@ def load_weights(
     new_head: bool = False,
     architecture: str = "",
 ) -> LoadReport:
-    """Copy tensors into ``model``; nothing is copied unless everything fits."""
-    parameters = model.state_dict()
+    """Give ``model`` these tensors; nothing changes unless everything fits.
+
+    A parameter on the CPU takes the tensor itself where the dtype is its own.
+    """
+    parameters = model.state_dict(keep_vars=True)
     tensors, unknown = from_huggingface(stored, config, architecture)
     sources = {name.removeprefix(PREFIX): name for name in tensors}
     ours: dict[str, str] = {}
@@ -317,7 +320,11 @@ def load_weights(
             )
     with torch.no_grad():
         for name, key in ours.items():
-            parameters[key].copy_(tensors[name])
+            parameter, tensor = parameters[key], tensors[name]
+            if parameter.device == tensor.device and parameter.dtype == tensor.dtype:
+                parameter.data = tensor.contiguous()
+            else:
+                parameter.copy_(tensor)
     left = [name for name in tensors if name not in ours]
     loaded, ignored = (
         tuple(theirs for name in names for theirs in huggingface_names(name, config, architecture))
