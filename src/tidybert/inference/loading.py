@@ -58,7 +58,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 PRETRAINING: Final = "pretrain"
 """The task of a RUN that pre-training wrote."""
 # Parts that several networks of the same weights have, in their encoder and beside it.
-_OF_ENCODER: Final = ("embeddings", "encoder", "pooler")
+_EMBEDDINGS: Final = "embeddings"
+_OF_ENCODER: Final = (_EMBEDDINGS, "encoder", "pooler")
 _OF_NETWORK: Final = ("mlm", "nsp")
 _HEADS: Final[dict[type[nn.Module], str]] = {
     BertForMaskedLM: "masked-LM head",
@@ -116,12 +117,14 @@ class OpenedModel:
     def in_float32(self, *, is_plain: bool = False) -> "OpenedModel":
         """The same model in float32 on the CPU, to answer or, if ``is_plain``, to be looked into.
 
-        It shares the weights that are in memory so.
+        It shares the weights that are in memory so; a CPU has the embeddings in every precision.
         """
         precision, allow_pickle = None if is_plain else "float32", self.directory.allow_pickle
         other = OpenedModel(self.name, device="cpu", precision=precision, allow_pickle=allow_pickle)
         if self._layers == other._layers:
             other._parts = self._parts
+        elif self.device == other.device and _EMBEDDINGS in self._parts:
+            other._parts = {_EMBEDDINGS: self._parts[_EMBEDDINGS]}
         return other
 
     @property
