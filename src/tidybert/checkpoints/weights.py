@@ -279,7 +279,7 @@ def load_weights(
 ) -> LoadReport:
     """Give ``model`` these tensors; nothing changes unless everything fits.
 
-    A parameter on the CPU takes the tensor itself where the dtype is its own.
+    A parameter on the CPU becomes the tensor itself where that has its dtype and its own memory.
     """
     parameters = model.state_dict(keep_vars=True)
     tensors, unknown = from_huggingface(stored, config, architecture)
@@ -318,11 +318,16 @@ def load_weights(
                 f"{tuple(tensors[name].shape)}, but {key} of the model has "
                 f"{tuple(parameters[key].shape)}; {advice}"
             )
+    taken = set()
     with torch.no_grad():
         for name, key in ours.items():
             parameter, tensor = parameters[key], tensors[name]
-            if parameter.device == tensor.device and parameter.dtype == tensor.dtype:
-                parameter.data = tensor.contiguous()
+            memory = tensor.untyped_storage()
+            is_alike = (parameter.device, parameter.dtype) == (tensor.device, tensor.dtype)
+            is_whole = memory.nbytes() == tensor.nbytes and tensor.is_contiguous()
+            if is_alike and is_whole and memory.data_ptr() not in taken:
+                parameter.data = tensor
+                taken.add(memory.data_ptr())
             else:
                 parameter.copy_(tensor)
     left = [name for name in tensors if name not in ours]

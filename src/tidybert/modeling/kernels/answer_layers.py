@@ -26,6 +26,7 @@ from tidybert.modeling.kernels.linear import (
     Int8Linear,
     Linear,
     PackedLinear,
+    float32_on_a_cpu,
     has_bfloat16_products,
     largest_weight,
     lays_out_float32,
@@ -236,6 +237,8 @@ class AnswerEncoder(BertEncoder):
             del layer
             return_freed_memory()
 
+    # Autocast would round attention's inputs.
+    @float32_on_a_cpu
     def forward(self, lower: LowerStates, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
         """As ``BertEncoder.forward``; ValueError where attention_probs are asked for."""
         if options.attentions is not None:
