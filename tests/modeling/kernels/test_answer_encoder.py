@@ -149,6 +149,16 @@ def test_hidden_states_and_causal_passes_are_those_of_the_plain_encoder() -> Non
         planned.bert(rows, output_attentions=True)
 
 
+def test_there_are_no_gradients() -> None:
+    plain, planned = pair()
+    rows = rows_of([5, 9])
+
+    plain(rows).sum().backward()
+
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        planned(rows).sum().backward()
+
+
 @pytest.mark.skipif(linear_module._ONEDNN is None, reason="PyTorch has no oneDNN here")
 @pytest.mark.parametrize(
     ("is_amd", "capability", "expected"),

@@ -298,6 +298,8 @@ def _use(network: nn.Module, kind: type[AnswerLayer]) -> None:
     # Networks of the same weights share it.
     if not isinstance(encoder.encoder, AnswerEncoder):
         encoder.encoder = AnswerEncoder(encoder.encoder, kind)
+    # Its products have no gradients, so that one of what is around them would be wrong.
+    network.requires_grad_(False)
     if kind is not Float32Layer or lays_out_float32():
         _make_steady(network)
 
