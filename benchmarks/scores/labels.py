@@ -377,7 +377,7 @@ def tables(results: script.Results) -> list[str]:
 
 
 def table(lines: Sequence[script.Line]) -> list[str]:
-    """The accuracy of each measured side over the draws, and over the data where no draw lacks."""
+    """The accuracy of each side over the draws, and over the data; fewer draws are noted."""
     rows, sides = [], [side for side in SIDES if any(line["side"] == side for line in lines)]
     for size in sorted({line["size"] for line in lines}, key=lambda of: int(str(of).split()[0])):
         of_size = [line for line in lines if line["size"] == size]
@@ -403,12 +403,13 @@ def table(lines: Sequence[script.Line]) -> list[str]:
         }
         whole = max(keys.values(), key=len)
         some = [draws for at, draws in enumerate(classified) if at in {at for at, _ in whole}]
-        means = [
-            f"{100 * statistics.mean(statistics.mean(draws[side].values()) for draws in some):.1f}"
-            if keys[side] >= whole and whole
-            else ""
-            for side in sides
-        ]
+        means = []
+        for side in sides:
+            of_side = [draws[side].values() for draws in some]
+            fewest = min(map(len, of_side), default=0)
+            mean = 100 * statistics.mean(map(statistics.mean, of_side)) if fewest else 0.0
+            noted = "" if keys[side] >= whole else f" ({fewest})"
+            means.append(f"{mean:.1f}{noted}" if fewest else "")
         rows += [[f"mean of {len(some)}", f"{size}", "", *means]] if whole else []
     return script.markdown(["data", "texts", "draws", *sides], rows) if rows else []
 

@@ -73,6 +73,8 @@ def test_a_mean_compares_the_same_data_and_draws() -> None:
     tags = [draw("CoNLL-2003", seed, "vectors", 0.9) for seed in range(9)]
     assert labels.table([*vectors, only, other, *tags])[-1] == table[-1]
     assert len(labels.table(tags)) == 3
+    fewer = labels.table([*vectors, only, other, draw("SST-2", 1, "SetFit", 0.2)])
+    assert fewer[-1] == "| mean of 2 | 8 a class |  | 35.0 | 30.0 (1) |"
 
 
 @pytest.mark.usefixtures("toy_data")

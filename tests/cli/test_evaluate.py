@@ -274,7 +274,7 @@ def test_scores_are_predicted_whatever_the_labels_of_the_file_are(
     [
         ("choose", "a.csv", "sent1,sent2,ending0,ending1,label\nwe,saw,red,cat,0\n"),
         ("choose", "a.jsonl", '{"context": "we", "choices": ["red", "cat"], "label": 0}\n'),
-        ("answer", "a.json", '{"data": []}'),
+        ("answer", "a.json", '[{"question": "the", "context": "red", "answers": ["red"]}]'),
         ("answer", "a.jsonl", '{"question": "the", "context": "red", "answers": ["red"]}\n'),
         ("tag", "a.conll", "red B-X\n\n"),
         ("classify", "a.csv", "text,label\na red,colour\n"),

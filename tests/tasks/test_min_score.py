@@ -122,8 +122,7 @@ def test_a_run_keeps_the_score_of_its_training(
 
     answers = Predictor(run).predict(texts)
 
-    score = stored["settings"]["min_score"]
-    assert stored["metrics"]["min_score"] == score
+    score = stored["metrics"]["min_score"]
     assert [each["label"] is None for each in answers] == [
         each["score"] < score for each in answers
     ]
@@ -142,9 +141,17 @@ def test_other_programs_read_a_run_with_a_score(run: Path) -> None:
 
     auto = transformers.AutoModelForSequenceClassification.from_pretrained(run)
     assert auto.config.id2label == {0: "animal", 1: "colour"}
-    # An older tidybert knows no min_score: a setting that nobody knows is passed over.
-    metadata = ModelMetadata("classify", ("a", "b"), settings={"unheard_of": [1]})
-    assert Classification.from_metadata(metadata).min_score is None
+    # An older tidybert refuses a setting that it does not know, and passes over a metric.
+    assert json.loads((run / "tidybert.json").read_text())["settings"].keys() == {"temperature"}
+
+
+def test_a_score_is_kept_without_a_dev_part(tmp_path: Path) -> None:
+    task = Classification(["a", "b"]).with_min_score(0.8)
+    written = ModelMetadata("classify", task.names, settings=task.settings()).write(tmp_path)
+    read = ModelMetadata.read(tmp_path)
+    assert read is not None
+    assert read.settings == written.settings
+    assert Classification.from_metadata(read).min_score == 0.8
 
 
 @pytest.mark.parametrize(

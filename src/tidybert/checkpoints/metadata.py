@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, EnumType
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Final, TypedDict
 
 import msgspec
 import numpy as np
@@ -106,6 +106,8 @@ def _shown(values: Sequence[object]) -> str:
 
 
 FORMAT_VERSION = 1
+_SCORE: Final = "min_score"
+"""A setting that the file has among the metrics."""
 _BOUND_FILES = (CONFIG_FILE, VOCABULARY_FILE, WEIGHTS_FILE)
 
 
@@ -199,6 +201,9 @@ class ModelMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         values = read_json_object(path)
         # Older versions wrote null here.
         values.pop("columns", None)
+        settings, metrics = values.get("settings"), values.get("metrics")
+        if isinstance(settings, dict) and isinstance(metrics, dict) and _SCORE in metrics:
+            settings.setdefault(_SCORE, metrics[_SCORE])
         for key in ("sha256", "files", "format_version"):
             if key not in values:
                 raise ConfigError(f"{path}: missing key {key!r}")
@@ -257,9 +262,11 @@ class ModelMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         values = {key: plain_json(getattr(self, key)) for key in keys}
         values["inputs"] = name_of(self.inputs)
         values["label_values"] = msgspec.to_builtins(self.label_values)
+        # So older versions can read the file: they refuse a setting that they do not know.
         if self.label_values is None:
-            # So older versions can read the file.
             del values["label_values"]
+        if _SCORE in values["settings"]:
+            values["metrics"][_SCORE] = values["settings"].pop(_SCORE)
         return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
