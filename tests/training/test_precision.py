@@ -61,7 +61,7 @@ CPU = torch.device("cpu")
     ("amx", "avx512", "amd", "units", "least"),
     [
         (True, True, False, "AMX", 256),
-        (False, True, True, "AVX-512 BF16", 384),
+        (False, True, True, "AVX-512 BF16", 768),
         # Not measured: MKL's float32 is faster there.
         (False, True, False, None, None),
         (False, False, True, None, None),

@@ -38,7 +38,7 @@ def is_mixed(precision: str, device: torch.device, width: int = 0) -> bool:
     return can
 
 
-_LEAST_WIDTH: Final = {"AMX": 256, "AVX-512 BF16": 384, None: math.inf}
+_LEAST_WIDTH: Final = {"AMX": 256, "AVX-512 BF16": 768, None: math.inf}
 """Of a model that trains at least 1.3 times as fast in bfloat16, by the processor's units."""
 
 
