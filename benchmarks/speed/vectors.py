@@ -162,7 +162,7 @@ def _theirs(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
         output_dir=work["out"] + "-steps", num_train_epochs=1, max_steps=work["max_steps"] or -1,
         per_device_train_batch_size=work["train_batch_size"], learning_rate=work["learning_rate"],
         warmup_steps=0.1, batch_sampler=sampler, seed=work["seed"], save_strategy="no",
-        report_to=[], use_cpu=True, disable_tqdm=True,
+        report_to=[], use_cpu=True, disable_tqdm=True, bf16=work["both"],
     )  # fmt: skip
     columns = zip(names, zip(*rows, strict=True), strict=False)
     data = Dataset.from_dict({name: list(column) for name, column in columns})
@@ -215,6 +215,7 @@ def vectors(parser: argparse.ArgumentParser) -> None:
     script.add_number(parser, "tokens-per-batch", None, "of our side; else its default")
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--precision", default="float32", help="of our side; float32 or bfloat16")
+    parser.add_argument("--both", action="store_true", help="both sides in bfloat16")
     parser.add_argument("--cached", action="store_true", help="their cached loss")
     parser.add_argument("--ours", action="store_true", help="train our side alone")
     script.add_number(parser, "seed", 42, least=0)
@@ -223,8 +224,10 @@ def vectors(parser: argparse.ArgumentParser) -> None:
         threads=2,
     )  # fmt: skip
     heads = ["side", "metric", "score", "s", "CPU s", "times as fast", "peak MiB"]
+    given.precision = "bfloat16" if given.both else given.precision
     table = f"vectors-{given.data}{'-cached' if given.cached else ''}"
     table += "" if given.precision == "float32" else f"-{given.precision}"
+    table += "-both" if given.both else ""
     script.show(script.markdown(heads, trained_rows(given)), given.write, table)
 
 
