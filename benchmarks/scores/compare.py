@@ -188,11 +188,12 @@ def compare(parser: argparse.ArgumentParser) -> None:
     script.add_number(parser, "num-examples", None, "train on so many examples only")
     parser.add_argument("--same-start", action="store_true", help="same first head, no dropout")
     parser.add_argument("--precision", default="float32", choices=("float32", "bfloat16"))
+    parser.add_argument("--sides", nargs="+", default=script.SIDES, choices=script.SIDES)
     parser.add_argument("--defaults", action="store_true", help="also tidybert at its defaults")
     given = script.parse(parser, "model out write seeds max-steps")
     mark = given.group + "-same-start" * given.same_start
     mark += "-bfloat16" * (given.precision == "bfloat16")
-    sides = [*script.SIDES, *[FROZEN] * (mark == "ner"), *[DEFAULTS] * given.defaults]
+    sides = [*given.sides, *[FROZEN] * (mark == "ner"), *[DEFAULTS] * given.defaults]
     changes = {"max_steps": given.max_steps, "precision": given.precision}
     changes |= {"num_examples": given.num_examples} if given.num_examples else {}
 
@@ -223,7 +224,8 @@ def compare(parser: argparse.ArgumentParser) -> None:
     if DEFAULTS in shown:
         shown["ours"] = "tidybert at transformers' settings"
     every = list(datasets.GROUPS[given.group])
-    table = score_table(every, results.lines, shown, compared=script.SIDES, timed=True)
+    is_whole = tuple(given.sides) == script.SIDES
+    table = score_table(every, results.lines, shown, compared=given.sides, timed=is_whole)
     script.show(table, given.write, mark)
 
 

@@ -196,12 +196,11 @@ def test_a_spreadsheet(tmp_path: Path) -> None:
     assert "delimiter has no meaning for format='sheet'" in failure(path, delimiter=";")
 
 
-def test_a_spreadsheet_of_libreoffice(tmp_path: Path) -> None:
+def open_document(path: Path, *rows: tuple[str, ...]) -> Path:
     """The least .ods that its readers take."""
     cell = '<table:table-cell office:value-type="string"><text:p>{}</text:p></table:table-cell>'
-    rows = "".join(
-        f"<table:table-row>{''.join(map(cell.format, row))}</table:table-row>"
-        for row in [("text", "label"), *TEXTS]
+    cells = "".join(
+        f"<table:table-row>{''.join(map(cell.format, row))}</table:table-row>" for row in rows
     )
     names = " ".join(
         f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
@@ -209,16 +208,18 @@ def test_a_spreadsheet_of_libreoffice(tmp_path: Path) -> None:
     )
     body = (
         f"<office:document-content {names}><office:body><office:spreadsheet>"
-        f'<table:table table:name="A">{rows}</table:table>'
+        f'<table:table table:name="A">{cells}</table:table>'
         "</office:spreadsheet></office:body></office:document-content>"
     )
-    path = tmp_path / "a.ods"
     with zipfile.ZipFile(path, "w") as packed:
         packed.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
         packed.writestr("META-INF/manifest.xml", "<manifest/>")
         packed.writestr("content.xml", body)
+    return path
 
-    assert texts(path) == TEXTS
+
+def test_a_spreadsheet_of_libreoffice(tmp_path: Path) -> None:
+    assert texts(open_document(tmp_path / "a.ods", ("text", "label"), *TEXTS)) == TEXTS
 
 
 def test_a_spreadsheet_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -554,7 +555,8 @@ def test_a_run_records_what_reading_repaired(
     write: Write, tiny_model: Path, tmp_path: Path
 ) -> None:
     rows = [("a red cat", "x"), ("the blue dog", "y")] * 4
-    path = write("a.csv", "sep=;\ntext;label\n" + "".join(f"{a};{b}\n" for a, b in rows) + "a\n")
+    bad = "a\n;;;\nb;\n;\nc\n"
+    path = write("a.csv", "sep=;\ntext;label\n" + "".join(f"{a};{b}\n" for a, b in rows) + bad)
     run = tmp_path / "run"
 
     tidybert.finetune(
@@ -562,9 +564,17 @@ def test_a_run_records_what_reading_repaired(
     )
 
     record = json.loads((run / "arguments.json").read_text())["record"]["read"]["train"]
-    assert (record["rows"], record["left_out"]) == (8, 1)
+    assert (record["rows"], record["left_out"]) == (8, 5)
+    assert record["reasons"] == {
+        "N column where the header has N": 2, "the label is empty": 2,
+        "N columns where the header has N": 1,
+    }  # fmt: skip
     assert "read as csv with ';'" in record["notes"][0]
-    assert "1 column where the header has 2" in record["notes"][-1]
+    assert record["notes"][1].endswith(
+        "5 rows skipped: 2 × N column where the header has N, 2 × the label is empty, "
+        "1 × N columns where the header has N"
+    )
+    assert "1 column where the header has 2" in record["notes"][2]
 
 
 def test_a_model_is_the_same_from_any_form(write: Write, tiny_model: Path, tmp_path: Path) -> None:

@@ -164,7 +164,10 @@ def test_any_number_of_labels() -> None:
         ([("a", None), ("b", "x")], r"data\[0\]: the label is empty"),
         ([("a", "x"), (float("nan"), "x")], r"data\[1\]: 'text' is null"),
         ([{"text": "a", "label": "x"}, {"text": "b"}], r"data\[1\]: no key 'label'"),
-        ([{"text": "a", "label": "x"}, "b"], r"data\[1\]: 'b', of type str where a dict"),
+        (
+            [{"text": "a", "label": "x"}, "b"],
+            r"data\[1\]: a dict is expected, as before it, not 'b', of type str",
+        ),
         ([{"word": "a", "label": "x"}], r"data\[0\]: cannot tell which key holds the text"),
         ({"word": ["a"], "label": ["x"]}, r"data: cannot tell which column holds the text"),
         ([("a", 1), ("b", "1")], "the labels 1 and '1' look the same"),

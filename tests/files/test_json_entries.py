@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.errors import DataError
+from tidybert.files.reading import ReadReport
 from tidybert.files.records import JsonCursor, json_cursor
 
 VALUES = st.recursive(
@@ -71,7 +72,7 @@ def test_each_entry_has_its_line() -> None:
 def test_what_is_no_json_is_told_with_its_line(content: str, message: str) -> None:
     with pytest.raises(DataError) as caught:  # noqa: PT012 (the block is what raises)
         stream = io.BytesIO(content.encode())
-        with json_cursor(stream, "utf-8", "f.json") as cursor:
+        with json_cursor(stream, ReadReport("f.json")) as cursor:
             if content.startswith("[["):
                 cursor.value()
             walk(cursor)
@@ -80,10 +81,10 @@ def test_what_is_no_json_is_told_with_its_line(content: str, message: str) -> No
 
 
 def test_a_byte_order_mark_is_dropped_and_a_wrong_byte_named() -> None:
-    with json_cursor(io.BytesIO('\ufeff"é"'.encode()), "utf-8", "f.json") as cursor:
+    with json_cursor(io.BytesIO('\ufeff"é"'.encode()), ReadReport("f.json")) as cursor:
         assert cursor.value() == "é"
     with (
         pytest.raises(DataError, match=r"f.json:2: byte 0xe9 at column 3 is not utf-8; save the"),
-        json_cursor(io.BytesIO(b'[\n "\xe9"]'), "utf-8", "f.json"),
+        json_cursor(io.BytesIO(b'[\n "\xe9"]'), ReadReport("f.json")),
     ):
         pass

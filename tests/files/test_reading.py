@@ -7,6 +7,7 @@ import pytest
 
 from tidybert.errors import ConfigError, DataError, in_python, in_shell
 from tidybert.files.reading import Reading, ReadOptions, ReadReport
+from tidybert.files.rows import Problem
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 
@@ -131,3 +132,36 @@ def test_several_columns_of_labels_are_found_again(tmp_path: Path) -> None:
     (only,) = read_examples(path, need_label=True, multi_label=True, like=reading)
 
     assert only.labels == ("rude",)
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("the label is empty", "the label is empty"),
+        ("'text' is null where a text is expected", "'text' is null where a text is expected"),
+        ("no key 'text' among 'a', 'b'; did you mean 'a'?", "no key 'text'"),
+        ("not JSON: Expecting value at column 17", "not JSON"),
+        ("byte 0xf6 at column 4 is not utf-8; save it", "byte N at column N is not utf-8"),
+        ("lines 3-97 cannot be parsed: a quote is never closed; x", "a quote is never closed"),
+        ("article 1 ('T'), question 3 (id 'it\\'s: 1'): the answer \"it's\" is not in it",
+         "the answer … is not in it"),
+        ("entity 0: 0 to 99 is not a part of a text of 1,021 characters",
+         "N to N is not a part of a text of N characters"),
+        ("/a b/c.ann:1: one start and one end are expected", "one start and one end are expected"),
+        ("'tokens[7]' holds a lone surrogate (half of one)", "'tokens[N]' holds a lone surrogate"),
+        (f"{'x' * 999}", "x" * 100),
+    ],
+)  # fmt: skip
+def test_a_reason_is_a_message_without_what_differs(message: str, reason: str) -> None:
+    assert Problem(1, message).reason() == reason
+
+
+def test_reasons_are_bounded() -> None:
+    report = ReadReport()
+    for number in range(2000):
+        report.leave_out(Problem(number, f"fault {chr(0x4E00 + number)}"))
+
+    assert (report.num_problems, len(report.problems), len(report.reasons)) == (2000, 1000, 21)
+    assert sum(report.reasons.values()) == 2000
+    assert report.reasons["other reasons"] == 1980
+    assert report.lines()[0].startswith(": 2,000 rows skipped: 1,980 × other reasons, 1 × fault")

@@ -330,7 +330,10 @@ def test_skip_bad_rows_reports_how_many_and_which(write):
     assert [e.text for e in examples] == ["a", "b"]
     assert (report.num_examples, report.num_problems) == (2, 2)
     assert [p.row for p in report.problems] == [2, 3]
-    assert report.lines()[1] == f"{path}: 2 rows skipped:"
+    assert report.lines()[1] == (
+        f"{path}: 2 rows skipped: 1 × a list where an object is expected, "
+        "1 × 'text' is the number N where a text is expected"
+    )
     assert "a list where an object is expected" in report.lines()[2]
     with pytest.raises(DataError, match="No row is left"):
         list(read_examples(write("b.jsonl", "{\n"), need_label=True, skip_bad_rows=True))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.files.test_formats import open_document, saved_dataset
 from tests.fuzz.conftest import mutated_bytes
 
 from tidybert.checkpoints.model_directory import ModelDirectory
@@ -69,7 +70,7 @@ def test_labelled_data(name: str, fuzz: Fuzz) -> None:
     fuzz(file, read_all, is_data=True)
 
 
-@pytest.mark.parametrize("name", ["a.xlsx", "a.feather", "stream.arrow"])
+@pytest.mark.parametrize("name", ["a.xlsx", "a.ods", "a.feather", "stream.arrow", "saved"])
 def test_tables(name: str, fuzz: Fuzz, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.feather
@@ -84,6 +85,10 @@ def test_tables(name: str, fuzz: Fuzz, tmp_path: Path) -> None:
             for number, row in enumerate([["text", "label"], ["one", 1], ["two", "x"]]):
                 book.add_worksheet() if not number else None
                 book.worksheets()[0].write_row(number, 0, row)
+    elif name == "a.ods":
+        open_document(path, ("text", "label"), ("one", "1"), ("two", "x"))
+    elif name == "saved":
+        saved_dataset(path, table, {"label": {"names": ["x", "y"], "_type": "ClassLabel"}})
     elif name == "a.feather":
         pyarrow.feather.write_feather(table, str(path), compression="zstd")
     else:
@@ -105,11 +110,29 @@ def test_annotations(fuzz: Fuzz, tmp_path: Path) -> None:
     (folder / "b.json").write_text(json.dumps([task, task]))
     words = "Sentence #,Word,Tag\n1,Zoë,B-PER\n,lives,O\n2,He,O\n"
     (folder / "c.csv").write_text(words)
+    (folder / "d.jsonl").write_text('{"text": "Zoë lives", "label": [[0, 3, "PER"]]}\n' * 2)
 
     def read(given: Path) -> None:
-        for name in ("a.ann", "b.json", "c.csv"):
+        for name in ("a.ann", "b.json", "c.csv", "d.jsonl"):
             if (given / name).exists():
                 list(read_tagged(given / name, need_label=True))
+
+    fuzz(folder, read, is_data=True)
+
+
+def test_exports(fuzz: Fuzz, tmp_path: Path) -> None:
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    table = "text;score\r\nfür a;4,5\r\nb;3\r\n"
+    (folder / "a.csv").write_bytes(table.encode("cp1252"))
+    (folder / "b.csv").write_text("sep=;\n" + table)
+    (folder / "c.txt").write_bytes(table.replace(";", "\t").encode("utf-16"))
+    columns = {"text": {"0": "für a", "1": "b"}, "score": {"0": "4,5", "1": "3"}}
+    (folder / "d.json").write_bytes(json.dumps(columns).encode("utf-16"))
+
+    def read(given: Path) -> None:
+        for path in given.iterdir():
+            list(read_examples(path, need_label=True, scores=True))
 
     fuzz(folder, read, is_data=True)
 

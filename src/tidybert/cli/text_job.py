@@ -16,7 +16,7 @@ from tidybert.cli.flags import ClusterFlags
 from tidybert.cli.output import note, note_reading, print_answers, resumable
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import LINE, DataError, UsageError
-from tidybert.files.rows import count_of
+from tidybert.files.rows import count_of, skipped_rows
 from tidybert.system.terminal import clock
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def run_on_cluster(
     seconds = time.monotonic() - begun
     for each in report.done:
         if each.num_skipped:
-            note(f"{each.input}: {count_of(each.num_skipped, 'row')} skipped")
+            note(f"{each.input}: {skipped_rows(each.reasons)}")
     truncated = sum(each.num_truncated for each in report.done)
     before = f"; {len(report.before):,} were done before" if report.before else ""
     note(

@@ -136,13 +136,14 @@ MANIFEST_FILE: Final = "manifest.jsonl"
 _BYTES: Final = Limit("the manifest of a job", 2**31, "bytes")
 
 
-class FileDone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FileDone(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A file of a job that is done.
 
     Args:
         input, input_bytes, input_state, input_sha256: the file that was read.
         output, output_bytes, output_sha256: the file that was written, below the folder.
         num_rows, num_skipped, num_truncated: its rows answered, left out as bad, and cut.
+        reasons: how many of those left out have each reason.
     """
 
     input: str
@@ -155,6 +156,7 @@ class FileDone(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     num_rows: Count
     num_skipped: Count
     num_truncated: Count
+    reasons: dict[str, Count] = {}
 
 
 def job_line(name: str, fingerprint: str, settings: Mapping[str, Any]) -> dict[str, Any]:

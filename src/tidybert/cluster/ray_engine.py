@@ -135,6 +135,7 @@ class FileWorker:
             num_rows=written.num_texts,
             num_skipped=report.num_problems,
             num_truncated=written.num_truncated,
+            reasons=dict(report.reasons),
         )
 
     def _advance(self, name: str, num_rows: int) -> None:

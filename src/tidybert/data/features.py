@@ -43,6 +43,18 @@ class Features:
     weight: float = 1.0
     taught: Any = None
 
+    @classmethod
+    def of_sequences(cls, parts: Sequence["Features"], example: int) -> "Features":
+        """The features of one example that has several sequences, end to end."""
+        return cls(
+            np.concatenate([one.input_ids for one in parts]),
+            np.concatenate([one.token_type_ids for one in parts]),
+            max(one.num_tokens for one in parts),
+            any(one.truncated for one in parts),
+            tuple(len(one.input_ids) for one in parts),
+            example,
+        )
+
     @property
     def sequence_lengths(self) -> tuple[int, ...]:
         """The length of each of its sequences; they sum up to n."""

@@ -7,7 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 from tidybert.errors import DataError, LimitError, param
 from tidybert.files.formats import FileFormats, refuse_file_options
-from tidybert.files.reading import KEPT_PROBLEMS, Reading, ReadOptions, ReadReport
+from tidybert.files.reading import Reading, ReadOptions, ReadReport
 from tidybert.files.rows import MEMORY, Memory, Problem, TupleNames, count_of
 
 E = TypeVar("E")
@@ -84,9 +84,7 @@ class ExampleReader(Generic[E]):
                         report.num_examples += 1
                         yield row
                     continue
-                report.num_problems += 1
-                if len(report.problems) < KEPT_PROBLEMS:
-                    report.problems.append(row)
+                report.leave_out(row)
                 if report.is_pipe and not skip_bad_rows:
                     break
         except MemoryError:

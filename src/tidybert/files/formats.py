@@ -6,9 +6,9 @@ examples reads, and ``source`` opens a file in its own.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import count, islice, repeat
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -24,7 +24,7 @@ from tidybert.files.arrow_files import (
 )
 from tidybert.files.folders import folder_names, folder_records
 from tidybert.files.reading import ROLES, ReadOptions, ReadReport
-from tidybert.files.records import delimited_rows, header_records, json_records
+from tidybert.files.records import delimited_rows, header_records, json_records, split_rows
 from tidybert.files.rows import Problem, Record
 from tidybert.files.sheets import WORKBOOKS, sheet_rows
 from tidybert.files.text_lines import Line, decoded_lines, open_bytes, utf16_mark
@@ -63,7 +63,7 @@ def plain_lines(stream: Any, report: ReadReport) -> Iterator[Line]:
 
 def _objects(stream: Any, report: ReadReport) -> Iterator[Record | Problem]:
     classes = class_names(report.path, report)
-    for row in json_records(stream, report.options, report):
+    for row in json_records(stream, report):
         if not isinstance(row, Problem):
             row = plain_record(*row)
         yield row if isinstance(row, Problem) else (row[0], with_names(row[1], classes))
@@ -296,11 +296,15 @@ def _opened(opened: Any, report: ReadReport, formats: FileFormats) -> Source:
 
 
 def _judge_text(stream: Any, report: ReadReport) -> None:
-    """Take a .txt for a table where each line has as many tabs as the first: so Excel saves it."""
-    head = stream.peek(1)
-    lines = head.decode(utf16_mark(stream) or report.options.codec(), "ignore").split("\n")
-    tabs = {line.count("\t") for line in lines[: max(len(lines) - 1, 1)]}
-    if len(lines) > 1 and len(tabs) == 1 and tabs != {0}:
+    """Take a .txt for a table where each row has as many tabs as the first: so Excel saves it."""
+    head, mark = stream.peek(1), utf16_mark(stream)
+    texts = head.decode(mark or report.options.codec(), "ignore").split("\n")
+    lines: Iterator[Line] = zip(count(1), (f"{one}\n" for one in texts[:-1]), repeat(None))
+    options = replace(report.options, delimiter=None, quoting=mark is not None)
+    rows = split_rows(lines, "tsv", options)
+    # The last quote may close beyond the head.
+    widths = {len(row[1]) for row in rows if not isinstance(row, Problem)}
+    if len(widths) == 1 and widths.isdisjoint((0, 1)):
         report.format = "tsv"
         report.shown["format"] = "tabs in each line"
 

@@ -18,7 +18,7 @@ from tidybert.errors import (
     param,
     suggestion,
 )
-from tidybert.files.rows import Memory, Problem, count_of, shown_problems
+from tidybert.files.rows import Memory, Problem, count_of, shown_problems, skipped_rows
 from tidybert.options import Options, option
 
 # How a file of labelled texts is to be read, one field a flag, and what public files need.
@@ -157,6 +157,7 @@ PUBLISHED_LAYOUTS: Final = {
 # ReadReport: how a file was read, and which of its rows could not be.
 
 KEPT_PROBLEMS: Final = 1000
+KEPT_REASONS: Final = 20
 SHOWN_MOVES: Final = 3
 
 
@@ -195,6 +196,8 @@ class ReadReport:
     """Rows that could not be read; with ``skip_bad_rows``, the number of rows skipped."""
     problems: list[Problem] = field(default_factory=list)
     """The first of them, at most KEPT_PROBLEMS."""
+    reasons: Counter[str] = field(default_factory=Counter)
+    """How many rows have each reason; what comes after KEPT_REASONS of these is other."""
     notes: list[str] = field(default_factory=list)
     """What else was found: blank lines, rows of another width, a first row taken for data."""
     shown: dict[str, str] = field(default_factory=dict)
@@ -232,11 +235,21 @@ class ReadReport:
                     "labels of one type"
                 )
 
+    def leave_out(self, problem: Problem) -> None:
+        """Count a row that cannot be read, and keep it among the first."""
+        reason = problem.reason()
+        is_kept = reason in self.reasons or len(self.reasons) < KEPT_REASONS
+        self.reasons[reason if is_kept else "other reasons"] += 1
+        self.num_problems += 1
+        if len(self.problems) < KEPT_PROBLEMS:
+            self.problems.append(problem)
+
     def record(self) -> dict[str, Any]:
-        """What a RUN records of it: rows read, left out and moved, and what else was found."""
+        """What a RUN records of it: rows read, left out by reason, moved, and what was found."""
         found = {
             "rows": self.num_examples,
             "left_out": self.num_problems,
+            "reasons": dict(self.reasons.most_common()),
             "moved": len(self.moved),
             "notes": self.lines(),
         }
@@ -279,9 +292,12 @@ class ReadReport:
         if self.moved:
             lines.append(f"{self.path}: {moved_spans(self.moved)}")
         if self.num_problems:
-            lines.append(f"{self.path}: {count_of(self.num_problems, 'row')} skipped:")
-            lines += self.problem_lines()
+            lines += self.skipped_lines()
         return [spell(line) for line in lines]
+
+    def skipped_lines(self) -> list[str]:
+        """How many rows are left out, by reason, and the first of them."""
+        return [f"{self.path}: {skipped_rows(self.reasons)}", *self.problem_lines()]
 
     def problem_lines(self) -> list[str]:
         """The first problems, each with file and line, and how many more there are."""

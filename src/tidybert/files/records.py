@@ -20,6 +20,7 @@ from tidybert.files.text_lines import (
     Line,
     chomp,
     decoded_lines,
+    shown_encoding,
     wrong_byte,
 )
 from tidybert.storage.limits import CELL_CHARACTERS, DATA_JSON_BYTES
@@ -110,14 +111,17 @@ class JsonCursor:
 
 
 @contextmanager
-def json_cursor(stream: BinaryIO, encoding: str, path: str) -> Iterator[JsonCursor]:
+def json_cursor(stream: BinaryIO, report: ReadReport) -> Iterator[JsonCursor]:
     """A cursor at the beginning of a stream's text, which is held in memory."""
+    path, encoding, guessed = report.path, report.options.codec(), report.guessed_encoding
     # One read of so many bytes would take room for all of them.
     parts = iter(lambda: stream.read(_PART_BYTES), b"")
     raw = b"".join(islice(parts, DATA_JSON_BYTES.value // _PART_BYTES + 1))
     if len(raw) > DATA_JSON_BYTES.value:
         error = DATA_JSON_BYTES.error(f"over {len(raw) - 1:,}", path)
         raise LimitError(f"{error.message}; save one object a line ({param('format', 'jsonl')})")
+    if guessed is not None:
+        encoding = shown_encoding(raw, encoding, path, guessed)
     try:
         text = raw.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -170,15 +174,14 @@ def nested(cursor: JsonCursor, *lists: str) -> Nested:
     return Nested(row, value, items)
 
 
-def json_records(
-    stream: BinaryIO, options: ReadOptions, report: ReadReport
-) -> Iterator[Record | Problem]:
+def json_records(stream: BinaryIO, report: ReadReport) -> Iterator[Record | Problem]:
     """The objects of a JSON file or of JSON lines, as the report's format says."""
     if report.format == "jsonl":
-        yield from line_records(decoded_lines(stream, options.codec(), report.path), report)
+        codec, guessed = report.options.codec(), report.guessed_encoding
+        yield from line_records(decoded_lines(stream, codec, report.path, guessed), report)
         return
     # The file is held in memory.
-    with json_cursor(stream, options.codec(), report.path) as cursor:
+    with json_cursor(stream, report) as cursor:
         is_first = True
         entries = cursor.entries()
         for key in entries:
@@ -275,7 +278,7 @@ def delimited_rows(
     lines = decoded_lines(stream, options.codec(), report.path, report.guessed_encoding)
     lines = _with_delimiter(islice(lines, options.skip_rows, None), file_format, report)
     blank = 0
-    for row in _split(lines, file_format, report.options):
+    for row in split_rows(lines, file_format, report.options):
         if isinstance(row, Problem) or row[1]:
             yield row
         else:
@@ -283,9 +286,10 @@ def delimited_rows(
     report.note_blank(blank)
 
 
-def _split(
+def split_rows(
     lines: Iterator[Line], file_format: str, options: ReadOptions
 ) -> Iterator[CellsRow | Problem]:
+    """The cells of each row; a blank line is a row without cells."""
     split = _quoted_rows if options.quotes(file_format) else _unquoted_rows
     return split(lines, options.separator(file_format))
 
@@ -332,7 +336,7 @@ def _shown_delimiter(head: Sequence[Line], file_format: str, options: ReadOption
         given = replace(options, delimiter=delimiter)
         rows = [
             0 if isinstance(row, Problem) else len(row[1])
-            for row in _split(iter(head), file_format, given)
+            for row in split_rows(iter(head), file_format, given)
             if isinstance(row, Problem) or row[1]
         ]
         # The last row may go on after these lines.

@@ -4,13 +4,15 @@ polars, pyarrow, duckdb and others give their columns through Arrow's C stream, 
 of its own (its object columns hold what Arrow cannot), and a Dataset of Hugging Face its table.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.errors import DataError
+from tidybert.errors import DataError, in_python
 
 # How messages name a value, its type, the keys of an object and a count.
 
@@ -62,6 +64,19 @@ SHOWN_PROBLEMS: Final = 5
 Record = tuple[int, dict[str, Any]]
 
 
+# What differs between messages of one kind: numbers and quoted values, but not the name that a
+# message begins with or misses.
+_REASON_CHARACTERS: Final = 100
+_QUOTED: Final = r"""(?:'(?:[^'\\]|\\.)*(?:'|$)|"[^"]*'[^"]*(?:"|$))"""
+_NUMBER: Final = r"(?<![\w-])-?(?:0x..|\d+(?:[.,]\d+)*)"
+_NAME: Final = rf"(?:^|: |\bno (?:key|list) ){_QUOTED}"
+_VARIES: Final = re.compile(rf"(?P<name>{_NAME})|(?P<value>(?<!\w){_QUOTED})|{_NUMBER}")
+_PLACE: Final = re.compile(r"…|\bN\b|[/\\]|\.\w+$|^\w+$")
+_ASIDE: Final = re.compile(
+    r" \([^()]*\)|(?:; | among …|, (?:and (?:a|none)|which|as)\b).*", re.DOTALL
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A row that cannot be read: the 1-based line where it starts, and why.
@@ -71,6 +86,25 @@ class Problem:
 
     row: int
     message: str
+
+    def reason(self) -> str:
+        """The kind of its fault: the message without places, values (…, N), asides and advice."""
+
+        def without(found: re.Match[str]) -> str:
+            named = found["name"] and re.sub(_NUMBER, "N", found["name"])
+            return named or ("…" if found["value"] else "N")
+
+        plain = _VARIES.sub(without, in_python(self.message))
+        parts = re.split(r"(?<!['\"]): ", _ASIDE.sub("", plain))
+        chosen = next((part for part in parts if not _PLACE.search(part)), parts[-1])
+        return chosen[:_REASON_CHARACTERS]
+
+
+def skipped_rows(reasons: Mapping[str, int]) -> str:
+    """How many rows are left out, and how many for each reason, the most frequent first."""
+    by = Counter(reasons).most_common()
+    shown = ", ".join(f"{count:,} × {reason}" for reason, count in by)
+    return f"{count_of(sum(reasons.values()), 'row')} skipped: {shown}"
 
 
 def problem_lines(problems: Sequence[tuple[str, Problem]], total: int) -> list[str]:
@@ -121,7 +155,7 @@ class Memory:
                 if isinstance(one, Mapping):
                     yield place, {str(key): plain(value) for key, value in one.items()}
                 else:
-                    yield Problem(place, f"{_kind(one)} where a dict is expected, as before it")
+                    yield Problem(place, f"a dict is expected, as before it, not {_kind(one)}")
             return
         chosen = [name for name in self.names if wanted is None or name in wanted]
         columns = [self.values(self.names.index(name)) for name in chosen]

@@ -101,6 +101,20 @@ def decoded_lines(
         yield number, text, problem
 
 
+def shown_encoding(raw: bytes, encoding: str, path: str, guessed: dict[str, str]) -> str:
+    """The encoding that a whole file shows; ``guessed`` gets it, as that of ``decoded_lines``."""
+    if marked := utf16_mark_of(raw[:4]):
+        guessed["encoding"] = f"{marked} (a byte-order mark)"
+        return marked
+    try:
+        raw.decode(encoding)
+    except UnicodeDecodeError:
+        if shown := western_letters(path):
+            guessed["encoding"] = f"cp1252 ({shown})"
+            return "cp1252"
+    return encoding
+
+
 def utf16_mark(stream: BinaryIO) -> str | None:
     """utf-16 where a stream begins with its byte-order mark."""
     return utf16_mark_of(stream.peek(4)) if isinstance(stream, io.BufferedReader) else None

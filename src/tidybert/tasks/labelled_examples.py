@@ -9,7 +9,7 @@ import numpy as np
 
 from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
 from tidybert.files.reading import Reading, ReadOptions, ReadReport
-from tidybert.files.rows import Memory, count_of, in_memory
+from tidybert.files.rows import Memory, in_memory
 from tidybert.files.text_examples import TextExample
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import warn_user
@@ -74,8 +74,7 @@ def read_all(
     for line in report.lines(str):
         reporter.tell(line)
     if warns and report.num_problems:
-        head = f"{report.path}: {count_of(report.num_problems, 'row')} skipped:"
-        warn_user(in_python("\n".join([head, *report.problem_lines()])), DataWarning)
+        warn_user(in_python("\n".join(report.skipped_lines())), DataWarning)
     return examples
 
 

@@ -244,7 +244,7 @@ def test_a_line_without_context(write: Any) -> None:
         ({"data": []}, "a.json: it holds no example; is it the right file?"),
         ('{"data": [{"paragraphs":\n[}', "a.json:2: not JSON: Expecting value at column 2; for"),
         ('{"question": "x"}\n{"question": "y"}', "a.json:2: not JSON: more text after the end"),
-        (b'{"data":\n "\xe9"}', "a.json:2: byte 0xe9 at column 3 is not utf-8"),
+        (b'{"data":\n "\x81"}', "a.json:2: byte 0x81 at column 3 is not utf-8"),
         ("", "a.json:1: not JSON: an array or an object"),
     ],
 )  # fmt: skip
@@ -260,7 +260,7 @@ def test_what_is_no_squad_file(write: Any, content: Any, message: str) -> None:
         ("{}\n{oops\n", "a.jsonl:2: not JSON"),
         ("5\n", "a.jsonl:1: the number 5 where an object is expected"),
         ([squad(question())], "a.jsonl:1: this line is a whole SQuAD file; give format"),
-        (b'{"question": "\xe9"}\n', "a.jsonl:1: byte 0xe9 at column 15 is not utf-8"),
+        (b'{"question": "\x81"}\n', "a.jsonl:1: byte 0x81 at column 15 is not utf-8"),
     ],
 )
 def test_what_is_no_file_of_lines(write: Any, content: Any, message: str) -> None:
@@ -275,6 +275,13 @@ def test_ids_are_not_given_twice(write: Any) -> None:
     assert "a.jsonl:2: the id '2' is already that of line 1" in told
 
 
+def test_an_array_in_one_line_may_have_no_ids(write: Any) -> None:
+    one = {"question": "Who?", "context": "Rollo came", "answer": "Rollo"}
+    found = list(read_questions(write("a.json", json.dumps([one] * 3)), need_label=True))
+    assert [each.id for each in found] == ["1", "1 (2)", "1 (3)"]
+    assert {(each.own_id, each.answers) for each in found} == {(None, (("Rollo", 0),))}
+
+
 def test_all_problems_are_counted_and_can_be_skipped(write: Any) -> None:
     questions = [question(str(n), text=("Rollo", "Anna")[n % 2]) for n in range(20)]
     path = write("a.json", squad(*questions))
@@ -286,7 +293,7 @@ def test_all_problems_are_counted_and_can_be_skipped(write: Any) -> None:
     report = ReadReport()
     examples = list(read_questions(path, need_label=True, skip_bad_rows=True, report=report))
     assert [one.id for one in examples] == [str(n) for n in range(0, 20, 2)]
-    assert f"{path}: 10 rows skipped:" in report.lines()
+    assert f"{path}: 10 rows skipped: 10 × the answer … is not in the context" in report.lines()
     assert (report.num_examples, report.num_problems) == (10, 10)
 
 

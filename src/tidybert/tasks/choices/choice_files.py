@@ -159,8 +159,8 @@ def _codah_records(
         elif len(row[1]) != bare + 1 and (report.need_label or len(row[1]) != bare):
             yield Problem(
                 row[0],
-                f"{count_of(len(row[1]), 'column')} where {bare + 1} are expected: category, "
-                f"prompt, {CODAH_ENDINGS} endings, the answer's number",
+                f"{count_of(len(row[1]), 'column')} where {bare + 1} are expected (category, "
+                f"prompt, {CODAH_ENDINGS} endings, the answer's number)",
             )
         else:
             category, prompt, *others = row[1]

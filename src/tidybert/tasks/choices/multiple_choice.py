@@ -174,16 +174,7 @@ class MultipleChoice(Task[ChoiceExample]):
         features = []
         for number, example in enumerate(examples):
             parts = [next(sequences) for _ in example.choices]
-            features.append(
-                Features(
-                    np.concatenate([one.input_ids for one in parts]),
-                    np.concatenate([one.token_type_ids for one in parts]),
-                    max(one.num_tokens for one in parts),
-                    any(one.truncated for one in parts),
-                    tuple(len(one.input_ids) for one in parts),
-                    number,
-                )
-            )
+            features.append(Features.of_sequences(parts, number))
         return features
 
     def examine(self, data: TrainingData[ChoiceExample], report: DataReport) -> None:

@@ -137,7 +137,7 @@ class QuestionExample:
     @property
     def own_id(self) -> str | None:
         """The id that the file gives; None for a question that only its line names."""
-        return None if self.id == str(self.row) else self.id
+        return None if self.id.partition(" ")[0] == str(self.row) else self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class _Raw:
 def _squad(stream: Any, report: ReadReport) -> Iterator[_Raw | Problem]:
     """The questions of SQuAD, or of an array of objects that have all."""
     has_data = False
-    with json_cursor(stream, report.options.codec(), report.path) as cursor:
+    with json_cursor(stream, report) as cursor:
         for key in cursor.entries():
             if key is None:
                 has_data = True
@@ -236,6 +236,9 @@ def _rows(
             raw = row if isinstance(row, _Raw) else _Raw(*row)
             try:
                 example = _example(raw, report, ambiguous, of_cells=found.shape == "cells")
+                if example.own_id is None and places.get(example.id) == raw.place():
+                    # An array may have all its objects in one line.
+                    example = replace(example, id=f"{raw.row} ({len(places) + 1})")
                 if first := places.get(example.id):
                     raise DataError(f"the id {example.id!r} is already that of {first}")
             except DataError as error:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -223,16 +222,7 @@ class SentenceVectors(Task[VectorExample]):
         features = []
         for number, each in enumerate(texts):
             parts = [of_text[text] for text in each]
-            features.append(
-                Features(
-                    np.concatenate([one.input_ids for one in parts]),
-                    np.concatenate([one.token_type_ids for one in parts]),
-                    max(one.num_tokens for one in parts),
-                    any(one.truncated for one in parts),
-                    tuple(len(one.input_ids) for one in parts),
-                    number,
-                )
-            )
+            features.append(Features.of_sequences(parts, number))
         return features
 
     def _with_prompts(self, texts: Sequence[str]) -> list[str]:
