@@ -159,8 +159,8 @@ OPENING = {
     "ModelDirectory",
     "read_sentence_form",
     "choose_precision",
-    "plan_answers",
     "use_bfloat16",
+    "use_float32",
     "use_int8",
 }
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from benchmarks.harness import datasets, script
@@ -281,6 +282,8 @@ def own_model(parser: argparse.ArgumentParser) -> None:
 # --- the precision of answers
 
 _ROUNDED: Final = ("float32", "bfloat16", "int8")
+_COMPARED: Final = 300
+"""Examples whose logits are compared."""
 _INT8_DATA: Final = ("SST-2", "MRPC", "STS-B", "CoNLL-2003", "shifts")
 
 
@@ -290,16 +293,28 @@ def in_each_precision(name: str, given: argparse.Namespace) -> dict[str, Any]:
     work = work_of(name, given.model, seed=given.seed, num_examples=most)
     _, train, test = work.read()
     trained = work.trained()
-    found = {"float32": metrics_of(trained, test)}
+    found, outputs = {"float32": metrics_of(trained, test)}, [outputs_of(trained, test)]
     rounded = replace(trained, model=copy.deepcopy(trained.model))
     # Where oneDNN does not multiply bfloat16 the figures are float32's.
     use_bfloat16(rounded.model)
     found["bfloat16"] = metrics_of(rounded, test)
+    outputs.append(outputs_of(rounded, test))
     obstacle = use_int8(trained.model)
     if obstacle is not None:
         raise TidyBertError(f"int8 cannot be measured here, because {obstacle}")
     found["int8"] = metrics_of(trained, test)
-    return {"num_examples": len(train), "num_test": len(test), "metrics": found}
+    outputs.append(outputs_of(trained, test))
+    exact = outputs.pop(0)
+    moved = [float(np.abs(each - exact).max()) for each in outputs]
+    numbers = {"num_examples": len(train), "num_test": len(test)}
+    return {**numbers, "metrics": found, "moved": moved, "spread": float(exact.std())}
+
+
+def outputs_of(trained: Any, test: Sequence[Any]) -> npt.NDArray[np.float32]:
+    """The logits of the first examples, or their vectors."""
+    given = test[:_COMPARED], trained.tokenizer, trained.max_seq_length
+    features = trained.task.features(*given)
+    return np.concatenate(run_features(trained.task, trained.model, features))
 
 
 def int8(parser: argparse.ArgumentParser) -> None:
@@ -320,8 +335,10 @@ def int8(parser: argparse.ArgumentParser) -> None:
     for line in results.lines:
         metric = jobs[line["data"]].metrics[0]
         figures = (f"{100 * line['metrics'][each][metric]:.2f}" for each in _ROUNDED)
-        rows.append([f"{line['data']}, {metric}", f"{line['num_test']:,}", *figures])
-    table = script.markdown(["", "examples", *_ROUNDED], rows)
+        moved = (f"{each:.2g}" for each in (*line["moved"], line["spread"]))
+        rows.append([f"{line['data']}, {metric}", f"{line['num_test']:,}", *figures, *moved])
+    heads = ["", "examples", *_ROUNDED, *(f"logits in {each}" for each in _ROUNDED[1:]), "spread"]
+    table = script.markdown(heads, rows)
     script.show(table, given.write, "int8-scores")
 
 

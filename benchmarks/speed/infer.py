@@ -42,6 +42,12 @@ BATCH_SIZE: Final = 32
 """The other sides' batches; ours are cut by tokens."""
 ENGINES: Final = ("onnxruntime", "openvino")
 SENTENCES: Final = "sentence-transformers"
+_PRECISIONS: Final = {
+    "transformers": ("float32", "bfloat16"),
+    "onnxruntime": ("float32", "int8"),
+    "openvino": ("float32", "bfloat16", "int8"),
+    SENTENCES: ("float32", "bfloat16"),
+}
 _INPUTS: Final = ("input_ids", "attention_mask", "token_type_ids")
 
 Logits = npt.NDArray[np.float32]
@@ -71,15 +77,15 @@ def open_side(
     """Open the model on a side; UsageError for a precision that the side lacks."""
     if side == "ours":
         return _open_ours(directory, max_seq_length, device, precision)
-    if side == "transformers" and precision != "int8":
-        return _open_transformers(directory, max_seq_length, device, precision)
-    if precision not in ("float32", "int8" if side in ENGINES else ""):
+    if precision not in _PRECISIONS[side]:
         raise UsageError(
             f"{param('precision', precision)}: {side} has no {precision} here; use "
             f"{param('against', 'onnxruntime' if precision == 'int8' else 'transformers')}"
         )
+    if side == "transformers":
+        return _open_transformers(directory, max_seq_length, device, precision)
     if side == SENTENCES:
-        return _open_sentences(directory, max_seq_length)
+        return _open_sentences(directory, max_seq_length, precision)
     return _open_engine(side, directory, max_seq_length, precision)
 
 
@@ -162,7 +168,7 @@ def _open_transformers(directory: Path, max_seq_length: int, device: str, precis
     return run
 
 
-def _open_sentences(directory: Path, max_seq_length: int) -> Run:
+def _open_sentences(directory: Path, max_seq_length: int, precision: str) -> Run:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
@@ -170,6 +176,8 @@ def _open_sentences(directory: Path, max_seq_length: int) -> Run:
     model = Transformer(str(directory), max_seq_length=max_seq_length)
     vectors = Pooling(model.get_embedding_dimension(), pooling_mode="cls")
     encoder = SentenceTransformer(modules=[model, vectors], device="cpu")
+    if precision == "bfloat16":
+        encoder.bfloat16()
     whole = transformers.AutoModelForSequenceClassification.from_pretrained(directory).eval()
     pooler, classifier = whole.bert.pooler, whole.classifier
     del whole
@@ -179,7 +187,7 @@ def _open_sentences(directory: Path, max_seq_length: int) -> Run:
             [one.text for one in examples], batch_size=BATCH_SIZE, convert_to_tensor=True
         )
         with torch.inference_mode():
-            logits: Logits = classifier(pooler(first[:, None])).numpy()
+            logits: Logits = classifier(pooler(first[:, None].float())).numpy()
         return logits
 
     return run
@@ -198,8 +206,10 @@ def _open_engine(side: str, directory: Path, max_seq_length: int, precision: str
     else:
         import openvino
 
-        # By default it multiplies in bfloat16 where the processor can.
-        settings = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+        settings = {"PERFORMANCE_HINT": "LATENCY"}
+        if precision != "bfloat16":
+            # By default it multiplies in bfloat16 where the processor can.
+            settings["INFERENCE_PRECISION_HINT"] = "f32"
         settings["INFERENCE_NUM_THREADS"] = str(torch.get_num_threads())
         compiled = openvino.Core().compile_model(path, "CPU", settings)
         compute = lambda batch: list(compiled(batch).values())  # noqa: E731
@@ -251,8 +261,11 @@ LONE_TEXTS: Final = (16, 62, 128)
 _MOST_WARM_UP_RUNS: Final = 10
 _LONE_CALLS: Final = 20
 _ENGINE_SIDES: Final = (
-    "ours", "ours bfloat16", "ours int8", "transformers", "transformers bfloat16", *ENGINES,
-    *(f"{engine} int8" for engine in ENGINES), SENTENCES,
+    "ours", "ours bfloat16", "ours int8",
+    *(
+        f"{name} {each}".removesuffix(" float32")
+        for name, kinds in _PRECISIONS.items() for each in kinds
+    ),
 )  # fmt: skip
 
 

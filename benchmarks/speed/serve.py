@@ -45,7 +45,10 @@ _SHOWN: Final = {
 
 
 def bench_serving(texts: Sequence[str], given: argparse.Namespace) -> dict[str, Any]:
-    """What ``take_rounds`` finds of the servers, whose answers must be the same; _N: N clients."""
+    """What ``take_rounds`` finds of the servers, with _N for N clients.
+
+    Their answers must be the same in float32.  Of more than two there are no ratios.
+    """
     length, tokenizer = given.max_seq_length, BertTokenizer.from_pretrained(given.model)
     cut = [servers.cut_text(text, tokenizer, length) for text in texts]
     answers: dict[str, list[list[float]]] = {}
@@ -55,7 +58,13 @@ def bench_serving(texts: Sequence[str], given: argparse.Namespace) -> dict[str, 
         if given.against != servers.INFINITY:
             directory = str(Path(folder) / "model")
             save_classifier(given.model, Path(directory), length)
-        sides = {"ours": servers.our_side(directory, embeds=given.against == servers.INFINITY)}
+        embeds = given.against == servers.INFINITY
+        sides = {
+            f"ours {precision}".removesuffix(" float32"): servers.our_side(
+                directory, "--precision", precision, embeds=embeds
+            )
+            for precision in given.precision
+        }
         if given.against is not None:
             sides[given.against] = servers.other_side(given.against, directory, given.infinity)
 
@@ -79,14 +88,15 @@ def bench_serving(texts: Sequence[str], given: argparse.Namespace) -> dict[str, 
             return values
 
         result = script.take_rounds(list(sides), given.rounds, measure)
+    if len(sides) > 2:
+        result["ratios"] = {}
+    exact = [each for name, each in answers.items() if " " not in name]
     return {
         **result,
         **{name: getattr(given, name) for name in ("requests", "threads", "max_seq_length")},
         "num_texts": len(texts),
         "num_cut": sum(one != text for one, text in zip(cut, texts, strict=True)),
-        "largest_difference_of_answers": difference(
-            "answers", list(answers.values()), ANSWERS_TOLERANCE
-        ),
+        "largest_difference_of_answers": difference("answers", exact, ANSWERS_TOLERANCE),
         "generators_share_of_a_core": max(shares),
     }
 
@@ -102,6 +112,8 @@ def serve(parser: argparse.ArgumentParser) -> None:
     script.add_against(parser, servers.OTHERS)
     script.add_number(parser, "requests", 400, "by number of clients; 8 a client at least")
     parser.add_argument("--infinity", default="infinity_emb", help="command of infinity-emb")
+    kinds = ("float32", "bfloat16", "int8")
+    parser.add_argument("--precision", nargs="+", choices=kinds, default=["float32"])
     given = script.parse(parser, "model rounds json threads")
     if not Path("/proc/self/stat").exists():
         raise UsageError("serve reads /proc, which this system does not have")
@@ -119,10 +131,10 @@ def serve(parser: argparse.ArgumentParser) -> None:
         f"cut to {given.max_seq_length} tokens before they were sent: {cut} texts",
         f"a core's time that sending took: {result['generators_share_of_a_core']:.1%} at most",
     ]
-    if given.against:
-        largest = result["largest_difference_of_answers"]
+    largest = result["largest_difference_of_answers"]
+    if largest is not None:
         remarks.append(f"largest difference of answers: {largest:.1e}")
-    title = f"Serving: {source}, {given.model}, float32, a text a request"
+    title = f"Serving: {source}, {given.model}, {', '.join(given.precision)}, a text a request"
     script.print_speed(given, title, result, rows, remarks)
 
 

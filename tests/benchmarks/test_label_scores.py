@@ -242,5 +242,7 @@ def test_int8_is_scored_beside_float32_by_one_model(
     rows = [line.split(" | ") for line in written.read_text().splitlines() if "|" in line][2:]
     assert [row[0] for row in rows] == ["| SST-2, accuracy", "| STS-B, pearson"]
     for row in rows:
-        assert len(row) == 5
+        assert len(row) == 8
         assert all(0 <= abs(float(each.strip(" |"))) <= 100 for each in row[2:])
+        *moved, spread = (float(each.strip(" |")) for each in row[5:])
+        assert all(0 < each < spread for each in moved)

@@ -205,6 +205,23 @@ def test_every_engine_gives_the_logits_of_one_model(
     )
 
 
+@pytest.mark.parametrize("side", ["ours", "openvino", SENTENCES])
+@pytest.mark.filterwarnings("ignore")
+def test_bfloat16_is_near_float32(
+    side: str, tiny_run: Path, texts: list[TextExample], tmp_path: Path
+) -> None:
+    package = script.missing(*packages_of(side))
+    if package is not None:
+        pytest.skip(f"{package} is not installed")
+    save_classifier(str(tiny_run), tmp_path / "model", 16)
+    given = (tmp_path / "model", 16, "cpu")
+    expected = open_side("ours", *given)(texts)
+
+    found = open_side(side, *given, "bfloat16")(texts)
+
+    assert np.abs(found - expected).max() < 0.2 * expected.std()
+
+
 @pytest.mark.usefixtures("in_process")
 def test_the_table_of_engines_has_a_row_a_side_and_names_what_is_missing(
     tiny_run: Path, toy_data: Path, run_script: Callable[..., int], monkeypatch: Any, capsys: Any

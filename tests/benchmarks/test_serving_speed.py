@@ -78,10 +78,11 @@ def sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_process: Any) -> d
     return made
 
 
-def given_of(model: Path) -> Namespace:
+def given_of(model: Path, *precisions: str) -> Namespace:
     """The flags of a small measurement."""
-    same = {"rounds": 1, "requests": 2, "threads": None, "max_seq_length": 16}
-    return Namespace(model=str(model), against="transformers", infinity="", **same)
+    kinds = list(precisions or ["float32"])
+    same: dict[str, Any] = {"rounds": 1, "requests": 2, "threads": None, "max_seq_length": 16}
+    return Namespace(model=str(model), against="transformers", infinity="", precision=kinds, **same)
 
 
 def test_servers_in_turn(
@@ -106,6 +107,25 @@ def test_servers_in_turn(
     sent = (tmp_path / "ours").read_text().splitlines()
     assert len(sent) == 1 + 3 + 8 + 16
     assert set(sent) == {*texts[:2], "we saw the old dog the old dog the old dog the old dog"}
+
+
+def test_each_precision_is_a_side(
+    sides: dict[str, Side], tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flags: list[str] = []
+
+    def our_side(_directory: str, *given: str, **_more: Any) -> Side:
+        flags.extend(given)
+        return side("ours", tmp_path, 1.2 if "int8" in given else 1.0)
+
+    monkeypatch.setattr(servers, "our_side", our_side)
+    monkeypatch.setattr(serve, "CLIENTS", (1,))
+
+    result = serve.bench_serving(["the cat"], given_of(tiny_model, "float32", "int8"))
+
+    assert flags == ["--precision", "float32", "--precision", "int8"]
+    assert list(result["medians"]) == ["ours", "ours int8", "transformers"]
+    assert (result["ratios"], result["largest_difference_of_answers"]) == ({}, 0)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import read_tensors
-from tidybert.checkpoints.weights import LoadReport, UndrawnWeights, from_huggingface
+from tidybert.checkpoints.weights import (
+    LoadReport,
+    UndrawnWeights,
+    as_berts,
+    from_huggingface,
+    load_weights,
+)
 from tidybert.configuration import BertConfig
 from tidybert.errors import WeightsError
 from tidybert.modeling.bert import BertModel
@@ -38,6 +44,25 @@ def test_an_encoder_takes_an_encoder(saved: Save, config: BertConfig, same_state
     assert len(report.loaded) == 5 + 2 * 16 + 2
     assert report.num_parameters == config.num_parameters
     assert same_state(state(model), from_huggingface(read_tensors(directory), config).tensors)
+
+
+def test_parameters_are_the_tensors_unless_those_share_memory(config: BertConfig) -> None:
+    model = BertModel(config)
+    tensors = as_berts(model.state_dict(), config)
+    tensors = {name: each.clone() for name, each in tensors.items()}
+    words, first, second = (
+        "embeddings.word_embeddings.weight",
+        "encoder.layer.0.output.dense.bias",
+        "encoder.layer.1.output.dense.bias",
+    )
+    tensors[second] = tensors[first]
+
+    load_weights(model, tensors, config, source="tensors")
+
+    assert model.get_parameter(words).data_ptr() == tensors[words].data_ptr()
+    biases = [layer.output.bias for layer in model.layers]
+    assert torch.equal(biases[0], biases[1])
+    assert biases[0].data_ptr() != biases[1].data_ptr()
 
 
 def test_a_head_model_takes_an_encoder_without_prefix(saved: Save, config: BertConfig) -> None:

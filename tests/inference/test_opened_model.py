@@ -16,7 +16,7 @@ from tidybert import (
 )
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import ConfigError, UsageError, WeightsError
-from tidybert.inference.loading import OpenedModel
+from tidybert.inference.loading import OpenedModel, model_fingerprint
 from tidybert.modeling import BertForMaskedLM, BertForPreTraining
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.kernels.linear import largest_weight
@@ -110,8 +110,14 @@ def test_float32_beside_float32_shares_the_weights(tiny_run: Path) -> None:
 
     theirs = {each.data_ptr() for each in encoder_of(opened.whole).parameters()}
     ours = {each.data_ptr() for each in encoder_of(opened.in_float32().whole).parameters()}
+    plain = encoder_of(opened.in_float32(is_plain=True).whole)
 
     assert ours == theirs
+    assert encoder_of(opened.whole).encoder is encoder_of(opened.in_float32().whole).encoder
+    assert len(list(plain.parameters())) > len(ours)
+    assert model_fingerprint(plain, opened.tokenizer) == model_fingerprint(
+        opened.encoder, opened.tokenizer
+    )
 
 
 def test_a_bert_is_no_language_model_and_a_wrong_precision_is_said_first() -> None:

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from tidybert.checkpoints.weights import from_huggingface, load_weights, to_huggingface
 from tidybert.configuration import BertConfig
 from tidybert.modeling import BertForSequenceClassification, Rows
-from tidybert.modeling.architectures import build_encoder, encoder_of
+from tidybert.modeling.architectures import build_encoder
 from tidybert.modeling.heads import ARCHITECTURES
-from tidybert.modeling.kernels.answer_layers import plan_answers, use_bfloat16, use_int8
+from tidybert.modeling.kernels.answer_layers import use_bfloat16, use_float32, use_int8
 
 LIMIT: Final = 32
 #: Lengths of a batch's texts: one alone, the longest, and a mixture.
@@ -141,14 +141,13 @@ def test_planned_and_rounded_passes_are_near_the_plain_one(kind: str) -> None:
     rows = Rows.from_lists([[5, 6, 7] * 3, [8, 9], [6] * 12])
     with torch.inference_mode():
         plain = model(rows), model.bert(rows).last_hidden_state
-        plan_answers(model).plan()
-        stack = encoder_of(model).encoder
-        stack._num_passes = 100  # type: ignore[assignment]
+        planned, rounded = copy.deepcopy(model), copy.deepcopy(model)
+        use_float32(planned)
+        assert list(planned.state_dict()) == list(model.state_dict())
         for one, other in zip(
-            (model(rows), model.bert(rows).last_hidden_state), plain, strict=True
+            (planned(rows), planned.bert(rows).last_hidden_state), plain, strict=True
         ):
             torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
-        rounded = copy.deepcopy(model)
         done = [model] * (use_int8(model) is None) + [rounded] * use_bfloat16(rounded)
         for each in done:
             near = each(rows), each.bert(rows).last_hidden_state

@@ -146,7 +146,7 @@ async def test_too_many_questions_are_refused(
 
 
 @pytest.mark.parametrize("name", ["colours", "poem", "tidybert-small"])
-def test_the_page_shares_the_parameters_of_the_server(
+def test_the_page_shares_the_embeddings_of_the_server_and_all_of_a_language_model(
     make_engine: Make, served: dict[str, str], name: str
 ) -> None:
     engine = make_engine(paths={"one": served.get(name, name)})
@@ -157,4 +157,7 @@ def test_the_page_shares_the_parameters_of_the_server(
     parts += [model.next_sentences.model, model.pretraining] if name == "tidybert-small" else []
 
     for part in parts:
-        assert {each.data_ptr() for each in part.bert.parameters()} <= theirs
+        shared = part.bert if name == "poem" else part.bert.embeddings
+        assert {each.data_ptr() for each in shared.parameters()} <= theirs
+    # Its layers are not laid out for answers alone.
+    assert model.explainer.encoder.layers is parts[-1].bert.layers

@@ -228,7 +228,13 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         # The library checks the header's length, every offset, and that they cover the file.
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            names = list(file.keys())
+        tensors = {}
+        for name in names:
+            # Its tensors are pages of the file, all of which stay in memory until it is closed.
+            with safe_open(path, framework="pt") as file:
+                tensors[name] = file.get_tensor(name).clone()
+        return tensors
     except MemoryError:
         raise WeightsError(f"{path}: too little memory to read these weights") from None
     except (SafetensorError, OSError, ValueError, ArithmeticError, RuntimeError) as error:

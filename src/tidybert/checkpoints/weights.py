@@ -277,8 +277,11 @@ def load_weights(
     new_head: bool = False,
     architecture: str = "",
 ) -> LoadReport:
-    """Copy tensors into ``model``; nothing is copied unless everything fits."""
-    parameters = model.state_dict()
+    """Give ``model`` these tensors; nothing changes unless everything fits.
+
+    A parameter on the CPU becomes the tensor itself where that has its dtype and its own memory.
+    """
+    parameters = model.state_dict(keep_vars=True)
     tensors, unknown = from_huggingface(stored, config, architecture)
     sources = {name.removeprefix(PREFIX): name for name in tensors}
     ours: dict[str, str] = {}
@@ -315,9 +318,18 @@ def load_weights(
                 f"{tuple(tensors[name].shape)}, but {key} of the model has "
                 f"{tuple(parameters[key].shape)}; {advice}"
             )
+    taken = set()
     with torch.no_grad():
         for name, key in ours.items():
-            parameters[key].copy_(tensors[name])
+            parameter, tensor = parameters[key], tensors[name]
+            memory = tensor.untyped_storage()
+            is_alike = (parameter.device, parameter.dtype) == (tensor.device, tensor.dtype)
+            is_whole = memory.nbytes() == tensor.nbytes and tensor.is_contiguous()
+            if is_alike and is_whole and memory.data_ptr() not in taken:
+                parameter.data = tensor
+                taken.add(memory.data_ptr())
+            else:
+                parameter.copy_(tensor)
     left = [name for name in tensors if name not in ours]
     loaded, ignored = (
         tuple(theirs for name in names for theirs in huggingface_names(name, config, architecture))

@@ -78,7 +78,7 @@ class Explainer(OfOpened):
 
     def __init__(self, model: str | Path, *, allow_pickle: bool = False) -> None:
         opened = self._opened = OpenedModel.of(
-            model, device="cpu", precision="float32", allow_pickle=allow_pickle
+            model, device="cpu", precision=None, allow_pickle=allow_pickle
         )
         self._model, self._is_causal = opened.name, opened.is_causal
         # Gradients are those of the embeddings' output alone.

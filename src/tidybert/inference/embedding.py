@@ -205,7 +205,7 @@ class Embedder(OfOpened):
         """A hash of the encoder's weights and the tokenizer; an equal hash means equal vectors."""
         # Vectors in bfloat16 may be compared with those in float32, on every device.
         is_rounded = self.precision == "bfloat16" and self.device.type == "cpu"
-        encoder = self._opened.in_float32().encoder if is_rounded else self.encoder
+        encoder = self._opened.in_float32(is_plain=True).encoder if is_rounded else self.encoder
         return model_fingerprint(encoder, self.tokenizer, self.dense)
 
     def _run(

@@ -40,7 +40,12 @@ from tidybert.modeling.heads import (
     BertForPreTraining,
     CausalLM,
 )
-from tidybert.modeling.kernels.answer_layers import plan_answers, use_bfloat16, use_int8
+from tidybert.modeling.kernels.answer_layers import (
+    AnswerLayer,
+    use_bfloat16,
+    use_float32,
+    use_int8,
+)
 from tidybert.options import check_type, spelled_out, values_of
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.system.terminal import ShowsFacts
@@ -53,7 +58,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 PRETRAINING: Final = "pretrain"
 """The task of a RUN that pre-training wrote."""
 # Parts that several networks of the same weights have, in their encoder and beside it.
-_OF_ENCODER: Final = ("embeddings", "encoder", "pooler")
+_EMBEDDINGS: Final = "embeddings"
+_OF_ENCODER: Final = (_EMBEDDINGS, "encoder", "pooler")
 _OF_NETWORK: Final = ("mlm", "nsp")
 _HEADS: Final[dict[type[nn.Module], str]] = {
     BertForMaskedLM: "masked-LM head",
@@ -108,18 +114,23 @@ class OpenedModel:
         """The model itself where it is open, else opened as ``given`` says."""
         return model if isinstance(model, OpenedModel) else cls(model, **given)
 
-    def in_float32(self) -> "OpenedModel":
-        """The same model in float32 on the CPU; shares the weights that are in memory so."""
-        allow_pickle = self.directory.allow_pickle
-        other = OpenedModel(self.name, device="cpu", precision="float32", allow_pickle=allow_pickle)
-        if not self.gives_weights_back:
+    def in_float32(self, *, is_plain: bool = False) -> "OpenedModel":
+        """The same model in float32 on the CPU, to answer or, if ``is_plain``, to be looked into.
+
+        It shares the weights that are in memory so; a CPU has the embeddings in every precision.
+        """
+        precision, allow_pickle = None if is_plain else "float32", self.directory.allow_pickle
+        other = OpenedModel(self.name, device="cpu", precision=precision, allow_pickle=allow_pickle)
+        if self._layers == other._layers:
             other._parts = self._parts
+        elif self.device == other.device and _EMBEDDINGS in self._parts:
+            other._parts = {_EMBEDDINGS: self._parts[_EMBEDDINGS]}
         return other
 
     @property
-    def gives_weights_back(self) -> bool:
-        """Whether its encoder has no float32 weights, and others need to read them again."""
-        return self.device.type != "cpu" or self.precision in ("int8", "bfloat16")
+    def _layers(self) -> tuple[str, str, bool]:
+        """What decides which layers it has: device and precision, and whether they are plain."""
+        return self.device.type, self.precision, self._is_plain or self.is_causal
 
     @property
     def tokenizer(self) -> BertTokenizer:
@@ -220,28 +231,27 @@ class OpenedModel:
 
     def _make_ready(self, network: nn.Module) -> None:
         """Prepare a network for the precision, in place; float32 where it cannot have int8."""
-        if self._is_plain:
-            return
-        if self.device.type == "cpu":
-            plan_answers(network)
-        if self.precision == "bfloat16" and self.device.type == "cpu" and not self.is_causal:
-            use_bfloat16(network)
-        if self.precision != "int8":
-            return
-        if encoder_of(network).is_causal:
+        if self.precision == "int8" and self.is_causal:
             raise UsageError(
                 f"{param('precision', 'int8')} is for a BERT, and {self.name} is a language model: "
                 "use float32"
             )
-        obstacle = use_int8(network)
-        if obstacle is not None:
-            _LOGGER.warning(f"precision: float32 in place of int8, because {obstacle}")
-            self.precision = "float32"
-        elif has_matrix_units():
-            _LOGGER.warning(
-                "precision: bfloat16 is as fast as int8 on this processor, which has AMX, and "
-                "nearer to float32"
-            )
+        if self._is_plain or self.device.type != "cpu" or self.is_causal:
+            return
+        if self.precision == "int8":
+            obstacle = use_int8(network)
+            if obstacle is not None:
+                _LOGGER.warning(f"precision: float32 in place of int8, because {obstacle}")
+                self.precision = "float32"
+            elif has_matrix_units():
+                _LOGGER.warning(
+                    "precision: bfloat16 is as fast as int8 on this processor, which has AMX, and "
+                    "nearer to float32"
+                )
+        if self.precision == "bfloat16":
+            use_bfloat16(network)
+        if self.precision == "float32":
+            use_float32(network)
 
 
 def _parts_of(network: nn.Module) -> Iterator[tuple[nn.Module, str]]:
@@ -382,7 +392,7 @@ def model_fingerprint(
     # It does not change what is computed, and older fingerprints do not include it.
     del config["classifier_dropout"]
     digest.update(json.dumps(config).encode())
-    for name, tensor in model.state_dict().items():
+    for name, tensor in _weights_of(model):
         digest.update(name.encode())
         digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
     for each in dense:
@@ -390,6 +400,19 @@ def model_fingerprint(
         for tensor in each.state_dict().values():
             digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _weights_of(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """The items of ``state_dict``, of which a layer for answers makes its own when they are due."""
+    if isinstance(module, AnswerLayer):
+        yield from module.state_dict(prefix=prefix).items()
+        return
+    own: dict[str, torch.Tensor] = {}
+    module._save_to_state_dict(own, prefix, False)
+    yield from own.items()
+    for name, part in module._modules.items():
+        if part is not None:
+            yield from _weights_of(part, f"{prefix}{name}.")
 
 
 def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -> None:

@@ -64,14 +64,14 @@ class PageModel:
     """A model of the page.
 
     Args:
-        model: a MODEL or RUN, or one that is open in float32 on the CPU.
+        model: a MODEL or RUN, or one that is open to be looked into.
         written: how the Python code of a view names it.
 
     Its parts raise what ``Explainer`` raises.  One thread at a time may use it.
     """
 
     def __init__(self, model: str | OpenedModel, written: str) -> None:
-        self._opened = OpenedModel.of(model, device="cpu", precision="float32")
+        self._opened = OpenedModel.of(model, device="cpu", precision=None)
         self.path = self._opened.name
         self.written = written
         self._attention: dict[Hashable, Attention] = {}

@@ -24,7 +24,6 @@ from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredict
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import BertForMaskedLM, BertForNextSentencePrediction
-from tidybert.modeling.kernels.answer_layers import AnswerEncoder
 from tidybert.modeling.rows import pooled
 from tidybert.search.index import Index
 from tidybert.server.settings import ServerSettings
@@ -136,10 +135,6 @@ class ServedModel:
 
     def warm(self) -> None:
         """Run an input through each head, so that the first request is as fast as the next."""
-        stack = self.encoder.encoder
-        if isinstance(stack, AnswerEncoder):
-            # Workers share the weights that are laid out before they fork.
-            stack.plan()
         ids = [self.tokenizer.cls_token_id, self.tokenizer.mask_token_id]
         one = self._id_features([*ids, self.tokenizer.sep_token_id], 0)
         for name, lane in self.lanes.items():

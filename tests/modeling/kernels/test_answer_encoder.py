@@ -1,6 +1,7 @@
 """The planned pass over few rows: the plain encoder's states, whatever is asked."""
 
 import copy
+import pickle
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
@@ -13,13 +14,16 @@ from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.heads import BertForSequenceClassification, BertForTokenClassification
 from tidybert.modeling.kernels import linear as linear_module
 from tidybert.modeling.kernels.answer_layers import (
-    _PASSES_WITHOUT_A_PLAN,
     AnswerEncoder,
-    plan_answers,
     use_bfloat16,
+    use_float32,
     use_int8,
 )
-from tidybert.modeling.kernels.linear import PackedLinear, largest_weight
+from tidybert.modeling.kernels.linear import (
+    PackedLinear,
+    largest_weight,
+    lays_out_float32,
+)
 from tidybert.modeling.kernels.sizes import MOST_ROWS, size_of
 from tidybert.modeling.kernels.threads import ChosenThreads, on_one_thread
 from tidybert.modeling.rows import Rows
@@ -45,21 +49,21 @@ def states_of(count: int) -> LowerStates:
 
 
 def pair() -> tuple[BertForSequenceClassification, BertForSequenceClassification]:
-    """A model, and the same one with a plan that is ready."""
+    """A model, and the same one with layers for answers."""
     torch.manual_seed(0)
     plain = BertForSequenceClassification(CONFIG, num_labels=3).eval()
     with torch.no_grad():
         for name, parameter in plain.named_parameters():
             parameter.add_(0.2 * torch.randn_like(parameter) * ("embeddings" not in name))
     planned = copy.deepcopy(plain)
-    plan_answers(planned).plan()
+    use_float32(planned)
     return plain, planned
 
 
 def passes_of(stack: AnswerEncoder, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The rows of each pass through the first layer of the plan."""
+    """The rows of each pass through the first layer."""
     seen: list[int] = []
-    first = stack.plan()[0]
+    first = stack.layers[0]
     forward = first.forward
 
     def run(hidden: torch.Tensor, *given: object, **named: object) -> torch.Tensor:
@@ -89,90 +93,91 @@ def test_its_states_are_those_of_the_plain_encoder(lengths: list[int]) -> None:
 @torch.inference_mode()
 def test_rows_are_filled_up_to_sizes_that_recur(monkeypatch: pytest.MonkeyPatch) -> None:
     _, planned = pair()
-    seen = passes_of(plan_answers(planned), monkeypatch)
+    seen = passes_of(planned.bert.encoder, monkeypatch)
 
     for count in (1, 2, 8, 9, 17, 65, 90, 128, 129):
         planned(rows_of([count]))
 
     # The first pass of a size is computed on one thread and on all.
-    assert list(dict.fromkeys(seen)) == [2, 8, 16, 24, 80, 96, 128]
+    assert list(dict.fromkeys(seen)) == [2, 8, 16, 24, 80, 96, 128, 144]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @torch.inference_mode()
-def test_a_text_is_the_same_alone_and_in_company() -> None:
+def test_a_text_is_the_same_alone_and_in_company(threads: int) -> None:
     _, planned = pair()
-    lengths = [3, 17, 60, 128, 300]
+    lengths = [3, 17, 60, 128, 129, 300, 1]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        together = planned(rows_of(lengths))
 
-    together = planned(rows_of(lengths))
-
-    alone = torch.cat([planned(rows_of([each])) for each in lengths])
+        alone = torch.cat([planned(rows_of([each])) for each in lengths])
+    finally:
+        torch.set_num_threads(before)
+    if lays_out_float32():
+        assert torch.equal(alone, together)
     torch.testing.assert_close(alone, together, rtol=1e-5, atol=1e-5)
 
 
 @torch.inference_mode()
-def test_the_first_passes_need_no_second_copy_of_the_weights() -> None:
-    plain, _ = pair()
-    stack = plan_answers(plain)
-    before = [plain(rows_of([9])) for _ in range(_PASSES_WITHOUT_A_PLAN)]
-    assert stack._plan == []
-
-    after = plain(rows_of([9]))
-
-    assert len(stack._plan) == 3
-    for each in before:
-        torch.testing.assert_close(each, after, rtol=1e-6, atol=1e-6)
-
-
-def test_it_follows_weights_that_change() -> None:
+def test_the_weights_are_held_once_and_given_back_as_they_were() -> None:
     plain, planned = pair()
-    rows = rows_of([21])
-    with torch.no_grad():
-        for each in (plain, planned):
-            each.bert.layers[1].output.weight.mul_(-2.0)
-    with torch.inference_mode():
-        torch.testing.assert_close(planned(rows), plain(rows), rtol=1e-5, atol=1e-5)
+    rows, state = rows_of([5, 9]), planned.state_dict()
 
-    plan_answers(planned).load_state_dict(pair()[0].bert.encoder.state_dict())
-    with torch.inference_mode():
-        torch.testing.assert_close(planned(rows), pair()[0](rows), rtol=1e-5, atol=1e-5)
-
-
-def test_all_else_goes_the_plain_way() -> None:
-    plain, planned = pair()
-    rows = rows_of([5, 9])
-
-    assert plan_answers(planned) is plan_answers(planned)
-    assert planned.state_dict().keys() == plain.state_dict().keys()
-    planned(rows).sum().backward()
-    assert planned.bert.layers[0].output.weight.grad is not None
-    copied = copy.deepcopy(planned)
-    assert copied.bert.encoder._plan == []
-    asked = {"output_attentions": True, "output_hidden_states": True}
-    with torch.inference_mode():
-        found, expected = (each.bert(rows, **asked) for each in (copied, plain))
-        for name in ("attentions", "hidden_states"):
-            for mine, theirs in zip(getattr(found, name), getattr(expected, name), strict=True):
-                torch.testing.assert_close(mine, theirs)
-        causal = (each.bert(rows, causal=True).last_hidden_state for each in (planned, plain))
-        torch.testing.assert_close(*causal)
-        with torch.autocast("cpu", torch.bfloat16, cache_enabled=False):
-            assert torch.equal(planned(rows), plain(rows))
+    assert list(state) == list(plain.state_dict())
+    assert all(torch.equal(state[name], each) for name, each in plain.state_dict().items())
+    left = sum(each.nbytes for each in planned.bert.layers.parameters())
+    assert left < 0.02 * sum(each.nbytes for each in plain.bert.layers.parameters())
+    loaded = copy.deepcopy(plain)
+    loaded.load_state_dict(state)
+    for each in (loaded, copy.deepcopy(planned), pickle.loads(pickle.dumps(planned))):
+        torch.testing.assert_close(each(rows), planned(rows), rtol=1e-5, atol=1e-5)
 
 
 @torch.inference_mode()
-def test_a_hook_of_a_layer_is_called() -> None:
+def test_hidden_states_and_causal_passes_are_those_of_the_plain_encoder() -> None:
     plain, planned = pair()
-    rows, seen = rows_of([9]), []
-    joint = planned.bert.encoder.layers[1].attention.query_key_value
+    rows = rows_of([5, 9])
+    found, expected = (each.bert(rows, output_hidden_states=True) for each in (planned, plain))
 
-    hook = joint.register_forward_hook(lambda _module, _given, output: seen.append(output))
-    hooked = planned.bert(rows).last_hidden_state
-    hook.remove()
+    for mine, theirs in zip(found.hidden_states, expected.hidden_states, strict=True):
+        torch.testing.assert_close(mine, theirs)
+    causal = (each.bert(rows, causal=True).last_hidden_state for each in (planned, plain))
+    torch.testing.assert_close(*causal)
+    with pytest.raises(ValueError, match=r"has no attentions: open it with tidybert\.load"):
+        planned.bert(rows, output_attentions=True)
 
-    assert len(seen) == 1
-    torch.testing.assert_close(hooked, plain.bert(rows).last_hidden_state, rtol=0, atol=0)
-    planned.bert(rows)
-    assert len(seen) == 1
+
+def test_there_are_no_gradients() -> None:
+    plain, planned = pair()
+    rows = rows_of([5, 9])
+
+    plain(rows).sum().backward()
+
+    with pytest.raises(RuntimeError, match="does not require grad"):
+        planned(rows).sum().backward()
+
+
+@pytest.mark.skipif(linear_module._ONEDNN is None, reason="PyTorch has no oneDNN here")
+@pytest.mark.parametrize(
+    ("is_amd", "capability", "expected"),
+    [(True, "AVX2", True), (False, "AVX512", True), (False, "AVX2", False)],
+)
+@torch.inference_mode()
+def test_the_processor_decides_whether_weights_are_laid_out(
+    is_amd: bool, capability: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear_module, "_PRODUCT", linear_module._ONEDNN if is_amd else None)
+    monkeypatch.setattr(linear_module, "_is_x86", lambda: True)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    rows = rows_of([19, 300])
+
+    plain, planned = pair()
+
+    assert planned.bert.layers[0].output.is_laid_out is expected
+    assert planned.classifier.is_steady is expected
+    torch.testing.assert_close(planned(rows), plain(rows), rtol=1e-5, atol=1e-5)
 
 
 @torch.inference_mode()
@@ -180,7 +185,7 @@ def test_tags_too() -> None:
     torch.manual_seed(1)
     plain = BertForTokenClassification(CONFIG, num_labels=5).eval()
     planned = copy.deepcopy(plain)
-    plan_answers(planned).plan()
+    use_float32(planned)
     rows = rows_of([6, 11])
     words = torch.tensor([1, 4, 8, 9])
 
@@ -193,7 +198,7 @@ def test_tags_too() -> None:
 def test_a_packed_linear_is_a_linear(has_onednn: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if has_onednn and linear_module._ONEDNN is None:
         pytest.skip("PyTorch has no oneDNN here")
-    monkeypatch.setattr(linear_module, "_PRODUCT", linear_module._ONEDNN if has_onednn else None)
+    monkeypatch.setattr(linear_module, "lays_out_float32", lambda: has_onednn)
     weight, bias = torch.randn(48, 40), torch.randn(48)
     packed = PackedLinear(weight, bias)
     for count in (1, 2, 7, MOST_ROWS):
@@ -207,15 +212,17 @@ def test_a_packed_linear_is_a_linear(has_onednn: bool, monkeypatch: pytest.Monke
 def test_a_planned_pass_takes_the_threads_that_are_chosen(
     precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, planned = pair()
+    plain, planned = pair()
     if precision == "int8":
         if not largest_weight():
             pytest.skip("no exact 8-bit products here")
+        planned = plain
         assert use_int8(planned) is None
-    if precision == "bfloat16" and not use_bfloat16(planned):
-        pytest.skip("no products of bfloat16 here")
-    stack = plan_answers(planned)
-    stack.plan()
+    if precision == "bfloat16":
+        planned = plain
+        if not use_bfloat16(planned):
+            pytest.skip("no products of bfloat16 here")
+    stack = planned.bert.encoder
     passes: list[Hashable] = []
     run = ChosenThreads.run
 

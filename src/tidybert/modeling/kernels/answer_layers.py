@@ -1,15 +1,14 @@
 """The forward pass of an encoder for answers: the same sums as BertEncoder's, in fewer steps.
 
-The plain bodies are ``modeling.encoder.BertEncoder`` and ``BertLayer``.  A pass over few rows has
-its weights laid out before, and its rows filled up to one of a few sizes, because oneDNN makes
+The plain bodies are ``modeling.encoder.BertEncoder`` and ``BertLayer``.  Weights are laid out when
+a model is opened, and held only so.  Rows are filled up to one of a few sizes, because oneDNN makes
 kernels for each number of rows: in a layer that takes longer than the products of a short text.
-In int8, products are ``Int8Linear``; attention, softmax, LayerNorm and activation are float32.
-In bfloat16, products are ``BFloat16Linear`` and states are rounded too; sums are float32.
+In float32, products are ``PackedLinear``.  In int8 they are ``Int8Linear``; attention, softmax,
+LayerNorm and activation are float32.  In bfloat16 they are ``BFloat16Linear`` and states are
+rounded too; sums and attention are float32.
 T tokens, P rows of which the first T are tokens, H width, R rows asked for.
 """
 
-from collections.abc import Iterable
-from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import torch
@@ -27,9 +26,10 @@ from tidybert.modeling.kernels.linear import (
     Int8Linear,
     Linear,
     PackedLinear,
+    float32_on_a_cpu,
     has_bfloat16_products,
     largest_weight,
-    linear,
+    lays_out_float32,
 )
 from tidybert.modeling.kernels.sizes import MOST_ROWS, cut, filled, size_of
 from tidybert.modeling.kernels.threads import ChosenThreads, return_freed_memory
@@ -45,8 +45,6 @@ _INSIDE: Final = {
 }
 # With larger ones an activation could pass float32's range, and rounding would hide that.
 _LARGEST_WEIGHT: Final = 1e6
-# The first chunks of a file are so small, and are no reason to hold the weights twice.
-_PASSES_WITHOUT_A_PLAN: Final = 8
 
 
 class AnswerLayer(nn.Module):
@@ -55,6 +53,8 @@ class AnswerLayer(nn.Module):
     make_product: type[Int8Linear] | type[PackedLinear] | type[BFloat16Linear] = Int8Linear
     dtype: ClassVar[torch.dtype | None] = None
     """Of the states; None: as they come, float32."""
+    is_split: ClassVar[bool] = True
+    """Whether what follows attention takes MOST_ROWS at a time."""
 
     def __init__(self, layer: BertLayer) -> None:
         super().__init__()
@@ -75,24 +75,23 @@ class AnswerLayer(nn.Module):
         """(P, H), or the R rows that ``output_rows`` (R,) names, from (P, H); P may be T."""
         assert options.attentions is None
         output_rows, causal = options.output_rows, options.causal
-        count = rows.input_ids.shape[0]
+        count, width = rows.input_ids.shape[0], hidden.shape[1]
+        # Attention's kernel for bfloat16 takes 1.2 to 2.2 times as long as float32's on a Zen 5.
+        projected = self.query_key_value(hidden)[:count].float()
         if output_rows is rows.first_rows and not causal:
-            query, key_value = self._of_first_rows(hidden, output_rows)
-            context = grouped_first_row_attention(
-                query, key_value[:count], rows, self.num_heads, 0.0
-            )
+            query, key_value = projected[output_rows, :width], projected[:, width:]
+            context = grouped_first_row_attention(query, key_value, rows, self.num_heads, 0.0)
             return self.after_attention(context, hidden[output_rows])
-        projected = self.query_key_value(hidden)[:count]
         context = grouped_attention(projected, rows, self.num_heads, 0.0, causal)
         if output_rows is not None:
             return self.after_attention(context[output_rows], hidden[output_rows])
-        return self.after_attention(filled(context, hidden.shape[0]), hidden)
+        return self.after_attention(filled(context, hidden.shape[0], hidden.dtype), hidden)
 
     def after_attention(self, context: Tensor, hidden: Tensor) -> Tensor:
         """(R, H) from attention's context and the layer's input; works row by row."""
         count, size = context.shape[0], size_of(context.shape[0])
-        given = filled(context, size), filled(hidden, size)
-        if size <= MOST_ROWS:
+        given = filled(context, size, hidden.dtype), filled(hidden, size)
+        if not self.is_split or size <= MOST_ROWS:
             return cut(self._of_few(*given), count)
         parts = zip(*(torch.split(each, MOST_ROWS) for each in given), strict=True)
         return cut(torch.cat([self._of_few(*each) for each in parts]), count)
@@ -103,13 +102,10 @@ class AnswerLayer(nn.Module):
         return torch.layer_norm(self.output(self._expanded(hidden), hidden), *after_output)
 
     def _expanded(self, hidden: Tensor) -> Tensor:
+        if self.intermediate.is_laid_out and self.activation in _INSIDE:
+            return self.intermediate(hidden, None, _INSIDE[self.activation])  # type: ignore[no-any-return]
         found: Tensor = self.activation(self.intermediate(hidden))
         return found
-
-    def _of_first_rows(self, hidden: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries (B, H) of the rows that ``first`` (B,) names, keys and values (P, 2H) of all."""
-        projected, width = self.query_key_value(hidden), hidden.shape[1]
-        return projected[first, :width], projected[:, width:]
 
     def _product(self, given: Linear) -> Any:
         weight = given.weight.detach()
@@ -126,42 +122,40 @@ class AnswerLayer(nn.Module):
 class BFloat16Layer(AnswerLayer):
     """The same in bfloat16, with the activation inside its product."""
 
-    make_product = BFloat16Linear
+    make_product, is_split = BFloat16Linear, False
     dtype = torch.bfloat16
 
     def forward(self, hidden: Tensor, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
         """(P, H) bfloat16 from (P, H) of any dtype."""
         return super().forward(hidden.to(self.dtype), rows, options)
 
-    def _expanded(self, hidden: Tensor) -> Tensor:
-        if self.activation in _INSIDE:
-            return self.intermediate(hidden, None, _INSIDE[self.activation])  # type: ignore[no-any-return]
-        return super()._expanded(hidden)
 
+class Float32Layer(AnswerLayer):
+    """The same in float32, with the state of the layer that it was made of."""
 
-class _PackedLayer(AnswerLayer):
-    """The same in float32, with the bits of BertLayer; its weights are held twice."""
-
-    make_product = PackedLinear
+    make_product, is_split = PackedLinear, False
 
     def __init__(self, layer: BertLayer) -> None:
         super().__init__(layer)
-        self._joint = (layer.attention.query_key_value.weight, layer.attention.query_key_value.bias)
+        mine: dict[str, Any] = {
+            "attention.query_key_value": self.query_key_value,
+            "attention.output": self.context_output,
+            "intermediate": self.intermediate,
+            "output": self.output,
+        }
+        parts = {**dict(layer.named_modules()), **mine}
+        names = [name.rpartition(".") for name, _ in layer.named_parameters()]
+        self._parts = [(f"{part}.{own}", parts[part], own) for part, _, own in names]
 
-    def _of_first_rows(self, hidden: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-        weight, bias = self._joint
-        width = hidden.shape[1]
-        query = linear(hidden[first], weight[:width], bias[:width])
-        return query, self._keys_and_values(hidden)
-
-    @cached_property
-    def _keys_and_values(self) -> PackedLinear:
-        weight, bias = self._joint
-        width = weight.shape[1]
-        return PackedLinear(weight[width:], bias[width:])
+    def state_dict(self, *_: Any, destination: Any = None, prefix: str = "", **__: Any) -> Any:
+        """That of the BertLayer; its weights are made anew, and the layer keeps none."""
+        found = {} if destination is None else destination
+        for name, part, own in self._parts:
+            found[prefix + name] = getattr(part, own).detach()
+        return found
 
     def _take_digests(self) -> None:
-        """The weights themselves are in the model's state."""
+        """The weights themselves are in the state."""
 
 
 def _norm_of(module: Any) -> tuple[Any, ...]:
@@ -186,7 +180,7 @@ class ModernBertAnswerLayer(AnswerLayer):
         output_rows, causal = options.output_rows, options.causal
         count, width = rows.input_ids.shape[0], hidden.shape[1]
         turn = turns_of(rows, self.theta, width // self.num_heads)
-        projected = self.query_key_value(_normed(hidden, self._norms[0]))[:count]
+        projected = self.query_key_value(_normed(hidden, self._norms[0]))[:count].float()
         joint = turned(projected, self.num_heads, *turn)
         if output_rows is rows.first_rows and not causal and self.window is None:
             query, key_value = joint[output_rows, :width], joint[:, width:]
@@ -195,7 +189,7 @@ class ModernBertAnswerLayer(AnswerLayer):
         context = grouped_attention(joint, rows, self.num_heads, 0.0, causal, self.window)
         if output_rows is not None:
             return self.after_attention(context[output_rows], hidden[output_rows])
-        return self.after_attention(filled(context, hidden.shape[0]), hidden)
+        return self.after_attention(filled(context, hidden.shape[0], hidden.dtype), hidden)
 
     def _of_few(self, context: Tensor, hidden: Tensor) -> Tensor:
         hidden = self.context_output(context, hidden)
@@ -208,20 +202,15 @@ class _BFloat16ModernBertLayer(BFloat16Layer, ModernBertAnswerLayer):
     """The same in bfloat16."""
 
 
-class _PackedModernBertLayer(_PackedLayer, ModernBertAnswerLayer):
-    """The same in float32; its weights are held twice."""
+class _Float32ModernBertLayer(Float32Layer, ModernBertAnswerLayer):
+    """The same in float32."""
 
 
 _OF_MODERNBERT: Final[dict[type[AnswerLayer], type[AnswerLayer]]] = {
     AnswerLayer: ModernBertAnswerLayer,
     BFloat16Layer: _BFloat16ModernBertLayer,
-    _PackedLayer: _PackedModernBertLayer,
+    Float32Layer: _Float32ModernBertLayer,
 }
-
-
-def _answering(kind: type[AnswerLayer], layer: Any) -> AnswerLayer:
-    """The layer for answers, of this kind or as ModernBERT has it."""
-    return (_OF_MODERNBERT[kind] if isinstance(layer, ModernBertLayer) else kind)(layer)
 
 
 def _normed(hidden: Tensor, norm: tuple[Any, ...]) -> Tensor:
@@ -229,104 +218,54 @@ def _normed(hidden: Tensor, norm: tuple[Any, ...]) -> Tensor:
 
 
 class AnswerEncoder(BertEncoder):
-    """A BertEncoder in evaluation mode, which takes a planned pass for few rows.
+    """The layers of ``plain`` for answers, of one kind; ``plain`` has none after that.
 
-    It has the layers of ``plain``, and nothing more in its state.  Gradients, causal passes, hooks
-    of a layer, and passes that collect states or attention_probs go the plain way, as do many rows
-    in float32.
+    Passes over few rows run on the threads that are best now.  There are no gradients, and no
+    attention_probs: ``load`` opens a model that has them.
     """
 
-    def __init__(self, plain: BertEncoder) -> None:
+    def __init__(self, plain: BertEncoder, kind: type[AnswerLayer]) -> None:
         nn.Module.__init__(self)
-        self.layers = plain.layers
+        self.layers, self.kind = plain.layers, kind
         self._threads = ChosenThreads()
-        #: The kind of its layers, where they are not BertLayers.
-        self.kind: type[AnswerLayer] | None = None
-        self._plan: list[AnswerLayer] = []
-        # The parameters as they were when the plan was made, and the sum of their versions.
-        self._planned: tuple[list[nn.Parameter], int] = ([], 0)
-        # All modules of the layers: a plan calls none, so it leaves their hooks out.
-        self._watched: list[nn.Module] = []
-        self._num_passes = 0
+        for number in range(len(self.layers)):
+            layer = self.layers[number]
+            assert isinstance(layer, BertLayer)
+            made = _OF_MODERNBERT[kind] if isinstance(layer, ModernBertLayer) else kind
+            # One after another: each layer's own weights go when the new ones are there.
+            self.layers[number] = made(layer)
+            del layer
+            return_freed_memory()
 
+    # Autocast would round attention's inputs.
+    @float32_on_a_cpu
     def forward(self, lower: LowerStates, rows: Rows, options: PassOptions = PLAIN_PASS) -> Tensor:
-        """As ``BertEncoder.forward``."""
-        hidden = lower.hidden_states
-        count, asked, dtype = hidden.shape[0], options.output_rows, None
-        if self.kind is not None:
-            dtype = self.kind.dtype
-        elif torch.is_autocast_enabled("cpu"):
-            return super().forward(lower, rows, options)
-        layers: list[AnswerLayer] = []
-        is_whole = not lower.num_layers and options.hidden_states is None is options.attentions
-        if count <= MOST_ROWS and is_whole and not options.causal and not torch.is_grad_enabled():
-            layers = self._layers_for_few()
-        if not layers:
-            if self.kind is None:
-                return super().forward(lower, rows, options)
-            size = count if options.hidden_states is not None else size_of(count)
-            states = LowerStates(filled(hidden, size, dtype), lower.num_layers)
-            found = super().forward(states, rows, options)
-            return (cut(found, count) if asked is None else found).to(hidden.dtype)
-        size = size_of(count)
+        """As ``BertEncoder.forward``; ValueError where attention_probs are asked for."""
+        if options.attentions is not None:
+            raise ValueError("a model that answers has no attentions: open it with tidybert.load")
+        hidden, asked = lower.hidden_states, options.output_rows
+        count, collects = hidden.shape[0], options.hidden_states is not None
+        size = count if collects else size_of(count)
 
-        def planned() -> Tensor:
-            states = filled(hidden, size, dtype)
-            for layer in layers[:-1]:
-                states = layer.forward(states, rows)
-            return layers[-1].forward(states, rows, options)
+        def run() -> Tensor:
+            states = filled(hidden, size, self.kind.dtype)
+            return BertEncoder.forward(self, LowerStates(states, lower.num_layers), rows, options)
 
-        found = self._threads.run((size, None if asked is None else len(asked)), planned)
+        if count > MOST_ROWS or lower.num_layers or collects:
+            found = run()
+        else:
+            found = self._threads.run((size, None if asked is None else len(asked)), run)
         return (cut(found, count) if asked is None else found).to(hidden.dtype)
 
-    def plan(self) -> list[AnswerLayer]:
-        """The layers for few rows: lays weights out, unless that is done and they are unchanged."""
-        parameters, version = self._planned
-        if not self._plan or _version(parameters) != version:
-            layers: Any = self.layers
-            kind = self.kind or _PackedLayer
-            self._plan = list(layers) if self.kind else [_answering(kind, each) for each in layers]
-            parameters = list(self.layers.parameters())
-            self._planned = parameters, _version(parameters)
-            self._watched = list(self.layers.modules())
-        return self._plan
-
-    def _layers_for_few(self) -> list[AnswerLayer]:
-        self._num_passes += 1
-        is_early = self._num_passes <= _PASSES_WITHOUT_A_PLAN and not self._plan
-        if is_early:
-            return []
-        plan = self.plan()
-        hooked = any(each._forward_hooks or each._forward_pre_hooks for each in self._watched)
-        return [] if hooked else plan
-
     def __getstate__(self) -> dict[str, Any]:
-        """Without the plan, which neither a copy nor another process can take over."""
-        fresh = {"_plan": [], "_planned": ([], 0), "_watched": [], "_threads": ChosenThreads()}
-        return {**self.__dict__, **fresh}
-
-
-def _version(parameters: Iterable[Tensor]) -> int:
-    """A number that changes with every change in place, except of tensors of inference mode."""
-    return sum(0 if each.is_inference() else each._version for each in parameters)
-
-
-def plan_answers(network: nn.Module) -> AnswerEncoder:
-    """Have the network's encoder answer few rows by a plan, in place; returns its layers' stack."""
-    encoder = encoder_of(network)
-    if not isinstance(encoder.encoder, AnswerEncoder):
-        encoder.encoder = AnswerEncoder(encoder.encoder)
-    return encoder.encoder
+        """Without the times of its passes, which are of this process."""
+        return {**self.__dict__, "_threads": ChosenThreads()}
 
 
 def use_int8(network: nn.Module) -> str | None:
-    """Have the network's encoder compute in int8, in place; or say why it stays in float32.
-
-    Its layers become ``AnswerLayer``s, unless they are.  What stays in float32 becomes steady.
-    """
-    stack = plan_answers(network)
-    layers = stack.layers
-    if stack.kind is None:
+    """Have the network's encoder compute in int8, in place; or say why it cannot."""
+    layers = encoder_of(network).layers
+    if not isinstance(layers[0], AnswerLayer):
         if not largest_weight():
             return (
                 "this processor, or this build of PyTorch, has no exact products of 8-bit integers"
@@ -337,32 +276,32 @@ def use_int8(network: nn.Module) -> str | None:
         if not all(each.abs().max() <= _LARGEST_WEIGHT for each in weights):
             return f"the layers have weights beyond {_LARGEST_WEIGHT:,.0f}"
         del weights
-        _replace(stack, AnswerLayer)
-    _make_steady(network)
+    _use(network, AnswerLayer)
     return None
 
 
 def use_bfloat16(network: nn.Module) -> bool:
     """Have the network's encoder compute in bfloat16, in place; False where oneDNN does not."""
-    stack = plan_answers(network)
-    if stack.kind is None:
-        if not has_bfloat16_products():
-            return False
-        _replace(stack, BFloat16Layer)
-    _make_steady(network)
+    if not has_bfloat16_products():
+        return False
+    _use(network, BFloat16Layer)
     return True
 
 
-def _replace(stack: AnswerEncoder, kind: type[AnswerLayer]) -> None:
-    layers = stack.layers
-    for number in range(len(layers)):
-        layer = layers[number]
-        assert isinstance(layer, BertLayer)
-        # One after another: each layer's float32 weights go when its own are there.
-        layers[number] = _answering(kind, layer)
-        del layer
-        return_freed_memory()
-    stack.kind, stack._plan = kind, []
+def use_float32(network: nn.Module) -> None:
+    """Have the network's encoder answer in float32, in place, in fewer steps."""
+    _use(network, Float32Layer)
+
+
+def _use(network: nn.Module, kind: type[AnswerLayer]) -> None:
+    encoder = encoder_of(network)
+    # Networks of the same weights share it.
+    if not isinstance(encoder.encoder, AnswerEncoder):
+        encoder.encoder = AnswerEncoder(encoder.encoder, kind)
+    # Its products have no gradients, so that one of what is around them would be wrong.
+    network.requires_grad_(False)
+    if kind is not Float32Layer or lays_out_float32():
+        _make_steady(network)
 
 
 def _make_steady(network: nn.Module) -> None:

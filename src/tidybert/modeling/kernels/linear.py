@@ -66,6 +66,16 @@ _PACK: Any = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
 _PRODUCT: Any = _ONEDNN if _is_amd() else None
 
 
+def lays_out_float32() -> bool:
+    """Whether answers in float32 take weights that oneDNN laid out, by the processor's flags.
+
+    On Intel's processors with AVX-512 they are faster than MKL's products up to 128 rows.
+    """
+    has_wide = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+    fits = _PRODUCT is not None or (_is_x86() and has_wide)
+    return fits and _ONEDNN is not None and _PACK is not None
+
+
 class Linear(nn.Linear):
     """nn.Linear by ``linear``; ``fused_blocks`` matrices lie in its weight, one above the other.
 
@@ -126,59 +136,62 @@ class PackedLinear:
     Args:
         weight, bias: (O, I) and (O,).
 
-    Its rows have the bits of ``linear``.
+    Its rows have the bits of ``linear`` where that takes oneDNN.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        self._weight, self._bias = weight.detach(), bias.detach()
-        self._packed = None if _PRODUCT is None else _PACK(self._weight, None)
-
-    def __call__(self, hidden: Tensor, added: Tensor | None = None) -> Tensor:
-        """(T, I) to (T, O); plus ``added`` (T, O)."""
-        if self._packed is None:
-            found = functional.linear(hidden, self._weight, self._bias)
-        else:
-            rows, count = filled(hidden, size_of(len(hidden))), len(hidden)
-            found = _PRODUCT(rows, self._packed, self._bias, "none", [], "")[:count]
-        return found if added is None else found.add_(added)
-
-
-class BFloat16Linear:
-    """``linear`` in bfloat16 on a CPU, without gradients, with a weight rounded and laid out once.
-
-    Args:
-        weight, bias: (O, I) and (O,) float32.
-
-    A sum is rounded once, after the bias, the function and what is added.
-    """
+    dtype = torch.float32
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
-        rounded, self._bias = weight.detach().bfloat16(), bias.detach().bfloat16()
-        self._packed = _PACK(rounded, None)
-        parts = (each.view(torch.int16).numpy().tobytes() for each in (rounded, self._bias))
-        #: sha256 of what decides its outputs.
-        self.digest = hashlib.sha256(b"".join(parts)).digest()
+        #: Whether it computes functions too.
+        self.is_laid_out = self.dtype != torch.float32 or lays_out_float32()
+        weight, self.bias = (each.detach().to(self.dtype) for each in (weight, bias))
+        self._weight = _PACK(weight, None) if self.is_laid_out else weight
+
+    @property
+    def weight(self) -> Tensor:
+        """(O, I), as it was given but for the dtype; made anew each time."""
+        return self._weight.to_dense() if self.is_laid_out else self._weight
 
     def __call__(
         self, hidden: Tensor, added: Tensor | None = None, function: tuple[str, str] = ("none", "")
     ) -> Tensor:
-        """(T, I) to (T, O), bfloat16; plus ``added`` (T, O), or ``function`` of it, by its name."""
+        """(T, I) to (T, O); plus ``added`` (T, O), or ``function`` of it, by its name."""
+        if not self.is_laid_out:
+            assert function[0] == "none"
+            plain = functional.linear(hidden, self._weight, self.bias)
+            return plain if added is None else plain.add_(added)
         count, size = hidden.shape[0], size_of(hidden.shape[0])
         rows = filled(hidden, size)
         if added is None:
             name, form = function
-            found: Tensor = _ONEDNN(rows, self._packed, self._bias, name, [], form)
+            found: Tensor = _ONEDNN(rows, self._weight, self.bias, name, [], form)
         else:
-            found = _ONEDNN.binary(rows, filled(added, size), self._packed, self._bias, "add")
+            found = _ONEDNN.binary(rows, filled(added, size), self._weight, self.bias, "add")
         return cut(found, count)
 
     def __getstate__(self) -> dict[str, Any]:
         """With the weight as it was, which a copy or another process lays out itself."""
-        return {**self.__dict__, "_packed": self._packed.to_dense()}
+        return {**self.__dict__, "_weight": self.weight}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._packed = _PACK(self._packed, None)
+        if self.is_laid_out:
+            self._weight = _PACK(self._weight, None)
+
+
+class BFloat16Linear(PackedLinear):
+    """The same in bfloat16, of a float32 weight and bias that are rounded here.
+
+    A sum is rounded once, after the bias, the function and what is added.
+    """
+
+    dtype = torch.bfloat16
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__(weight, bias)
+        parts = (each.view(torch.int16).numpy().tobytes() for each in (self.weight, self.bias))
+        #: sha256 of what decides its outputs.
+        self.digest = hashlib.sha256(b"".join(parts)).digest()
 
 
 def plain_bfloat16_linear(hidden: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
@@ -405,6 +418,9 @@ class Int8Linear:
 
     Its weights take a quarter of float32's memory.
     """
+
+    is_laid_out = False
+    """For functions: it computes none."""
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         integers, self._scales = rounded_weight(weight, largest_weight())

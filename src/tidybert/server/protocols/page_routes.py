@@ -72,7 +72,7 @@ class PageDesk:
     def _opened(self, served: ServedModel) -> PageModel:
         if served not in self._models:
             written = _shown_path(self._engine, served.path, served.name)
-            self._models[served] = PageModel(served.opened.in_float32(), written)
+            self._models[served] = PageModel(served.opened.in_float32(is_plain=True), written)
         return self._models[served]
 
 
