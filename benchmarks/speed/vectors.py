@@ -9,9 +9,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count, cycle, islice
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Final
@@ -34,6 +36,7 @@ from tidybert.modeling.kernels.linear import product
 from tidybert.modeling.kernels.threads import map_on_threads
 from tidybert.search.index import Index
 from tidybert.search.index_files import compact_index, delete_texts, rounded, write_index
+from tidybert.search.index_format import INDEX_FILE, read_state, text_batches
 from tidybert.search.nearest_vectors import DTYPES, top_k
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.system.cores import available_cores
@@ -162,7 +165,7 @@ def _theirs(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
         output_dir=work["out"] + "-steps", num_train_epochs=1, max_steps=work["max_steps"] or -1,
         per_device_train_batch_size=work["train_batch_size"], learning_rate=work["learning_rate"],
         warmup_steps=0.1, batch_sampler=sampler, seed=work["seed"], save_strategy="no",
-        report_to=[], use_cpu=True, disable_tqdm=True,
+        report_to=[], use_cpu=True, disable_tqdm=True, bf16=work["both"],
     )  # fmt: skip
     columns = zip(names, zip(*rows, strict=True), strict=False)
     data = Dataset.from_dict({name: list(column) for name, column in columns})
@@ -215,6 +218,7 @@ def vectors(parser: argparse.ArgumentParser) -> None:
     script.add_number(parser, "tokens-per-batch", None, "of our side; else its default")
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--precision", default="float32", help="of our side; float32 or bfloat16")
+    parser.add_argument("--both", action="store_true", help="both sides in bfloat16")
     parser.add_argument("--cached", action="store_true", help="their cached loss")
     parser.add_argument("--ours", action="store_true", help="train our side alone")
     script.add_number(parser, "seed", 42, least=0)
@@ -223,8 +227,10 @@ def vectors(parser: argparse.ArgumentParser) -> None:
         threads=2,
     )  # fmt: skip
     heads = ["side", "metric", "score", "s", "CPU s", "times as fast", "peak MiB"]
+    given.precision = "bfloat16" if given.both else given.precision
     table = f"vectors-{given.data}{'-cached' if given.cached else ''}"
     table += "" if given.precision == "float32" else f"-{given.precision}"
+    table += "-both" if given.both else ""
     script.show(script.markdown(heads, trained_rows(given)), given.write, table)
 
 
@@ -357,6 +363,10 @@ def search_of(directory: Path, rounds: int) -> tuple[str, dict[str, Any], list[s
     assert index.embedder is not None
     asked = datasets.examples_of("2.0", "dev")[:_ASKED]
     queries = index.embedder.embed([one.question for one in asked])
+    before = script.memory_mib(field="RssAnon")
+    alone = Index(directory)
+    alone.nearest(queries[:1], TOP_K)
+    beside = script.memory_mib(field="RssAnon") - before
     hits: dict[str, list[Any]] = {}
 
     def measure(way: str) -> dict[str, float]:
@@ -364,20 +374,71 @@ def search_of(directory: Path, rounds: int) -> tuple[str, dict[str, Any], list[s
         each = [script.timed(partial(find, query[None], TOP_K)) for query in queries]
         hits[way] = [[hit.position for hit in found[0]] for found, _, _ in each]
         middle, high = np.quantile([1000 * wall for _, wall, _ in each], [0.5, 0.95])
-        return {"p50": float(middle), "p95": float(high)}
+        used = np.median([1000 * used for _, _, used in each])
+        return {"p50": float(middle), "p95": float(high), "processor": float(used)}
 
     result = script.take_rounds(("signs", "exact"), rounds, measure)
     same = [len(np.intersect1d(*pair)) for pair in zip(*hits.values(), strict=True)]
     lines = [f"recall of ten: {np.mean(same) / TOP_K:.4f}"]
+    lines.append(f"{beside:,.0f} MiB beside {index.vectors.nbytes / 2**20:,.0f} MiB of vectors")
     with tempfile.TemporaryDirectory(dir=directory.parent) as folder:
         copy = Path(shutil.copytree(directory, Path(folder) / "index"))
-        chosen = [str(at) for at in range(0, len(index), max(1, len(index) // _CHANGES))]
-        calls = {"deleted": partial(delete_texts, copy, chosen)}
-        calls["compacted"] = partial(compact_index, copy)
-        for name, call in calls.items():
-            changed, wall, _ = script.timed(call)
-            lines.append(f"{changed:,} texts {name} in {wall:.1f} s")
+        lines += changes_of(copy, index.embedder)
     return f"{len(index):,} texts, {len(queries)} questions", result, lines
+
+
+def changes_of(directory: Path, embedder: Embedder) -> list[str]:
+    """Seconds of each change to an index without ids, and what a reader saw meanwhile, in lines."""
+    index = Index(directory)
+    step = max(1, len(index) // _CHANGES)
+    settings = {name: index.settings[name] for name in ("dtype", "model")}
+
+    def examples() -> Iterator[TextExample]:
+        number = count()
+        for batch in text_batches(directory, read_state(directory / INDEX_FILE)):
+            for each in batch.to_pylist():
+                end, columns = " again" * (next(number) % step == 0), json.loads(each["columns"])
+                yield TextExample(each["text"] + end, None, None, each["row"], columns=columns)
+
+    chosen = [str(at) for at in range(step // 2, len(index), step)]
+    calls: dict[str, Callable[[], Any]] = {
+        "replaced": partial(
+            write_index, embedder, examples(), directory, replacing=True, **settings
+        ),
+        "deleted": partial(delete_texts, directory, chosen),
+        "compacted": partial(compact_index, directory),
+    }
+    states, lines, end = [_size(directory)], [], directory.with_name("end")
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        reading = pool.submit(_sizes, directory, end)
+        try:
+            for name, call in calls.items():
+                _, wall, used = script.timed(call)
+                states.append(_size(directory))
+                texts, places = states[-1]
+                lines.append(
+                    f"{name} in {wall:.1f} s, {used:.1f} s of processor time: {texts:,} texts in "
+                    f"{places:,} places"
+                )
+        finally:
+            end.touch()
+        seen = reading.result()
+    assert set(seen) <= set(states), (seen, states)
+    return [*lines, f"a reader opened it {len(seen)} times meanwhile and saw no other state"]
+
+
+def _size(directory: Path) -> tuple[int, int]:
+    """How many texts an index has, and how many places."""
+    index = Index(directory)
+    return len(index), len(index.vectors)
+
+
+def _sizes(directory: Path, end: Path) -> list[tuple[int, int]]:
+    """What a reader sees that opens an index again and again until ``end`` is there."""
+    found = []
+    while not end.exists():
+        found.append(_size(directory))
+    return found
 
 
 def search(parser: argparse.ArgumentParser) -> None:
@@ -396,7 +457,8 @@ def search(parser: argparse.ArgumentParser) -> None:
     given = script.parse(parser, "model rounds json", rounds=5)
     if given.index:
         title, result, lines = search_of(given.index, given.rounds)
-        script.print_speed(given, title, result, {"p50, ms": "p50", "p95, ms": "p95"}, lines)
+        names = {f"{name}, ms": name for name in ("p50", "p95", "processor")}
+        script.print_speed(given, title, result, names, lines)
     elif given.recall:
         print(json.dumps(recalls(given.model)))
     elif given.texts:

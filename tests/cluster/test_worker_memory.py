@@ -1,4 +1,4 @@
-"""A worker's memory over a long job: TIDYBERT_ROWS=1000000 python -m pytest THIS; some minutes."""
+"""A worker's memory over a long job: TIDYBERT_ROWS=1000000 python -m pytest THIS; six minutes."""
 
 import json
 import os

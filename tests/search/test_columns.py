@@ -15,7 +15,13 @@ from tidybert.search.index_files import delete_texts
 
 Make = Callable[..., Path]
 ROWS: list[dict[str, Any]] = [
-    {"label": "ab"[n % 2], "size": n, "day": f"2026-01-{n + 1:02}", "ok": n % 3 == 0}
+    {
+        "label": "ab"[n % 2],
+        "size": n,
+        "day": f"2026-01-{n + 1:02}",
+        "ok": n % 3 == 0,
+        "price": "" if n == 5 else str(n / 2),
+    }
     for n in range(20)
 ]
 
@@ -49,6 +55,9 @@ def found(index: Index, where: Any, top_k: int = 100) -> list[int]:
             lambda row: row["size"] + 1 > 18,
         ),
         ("label=c", lambda row: False),
+        ("label>=a1", lambda row: row["label"] == "b"),
+        ("price>=9", lambda row: row["size"] >= 18),
+        ("price<1e1", lambda row: row["size"] != 5),
     ],
 )
 def test_a_filter_keeps_what_a_loop_over_the_rows_keeps(
@@ -69,6 +78,7 @@ def test_a_filter_keeps_what_a_loop_over_the_rows_keeps(
         ("colour=red", r"where='colour=red': no column 'colour'; the columns are label \(string\)"),
         ("label", "expected COLUMN=VALUE"),
         ("size=many", "where='size=many': .*'many'.* the columns are label"),
+        ("label>3", "where='label>3': Failed to parse string: '[ab]'.*; the columns are label"),
         (pc.field("colour") == "red", "No match for .*colour.*; the columns are label"),
     ],
 )

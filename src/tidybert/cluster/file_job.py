@@ -1,7 +1,7 @@
 """A job over many files: those that are done stay, the others go to a cluster's workers."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread
@@ -71,15 +71,17 @@ def run_job(
             on_gpu = str(work.options.get("device", "auto")).startswith("cuda")
             with ray_cluster(cluster) as engine, _polled(engine, reporter):
                 num = min(engine.num_workers(num_workers, on_gpu=on_gpu), len(fresh))
-                for outcome in engine.outcomes(work, job, directory, fresh, num, on_gpu=on_gpu):
-                    if outcome.done is not None:
-                        add_done(directory, [outcome.done])
-                        report.done.append(outcome.done)
-                        continue
-                    assert outcome.error is not None
-                    if outcome.is_general or on_error == "stop":
-                        raise DataError(outcome.error)
-                    report.failed[outcome.input] = outcome.error
+                found = engine.outcomes(work, job, directory, fresh, num, on_gpu=on_gpu)
+                with closing(found) as outcomes:
+                    for outcome in outcomes:
+                        if outcome.done is not None:
+                            add_done(directory, [outcome.done])
+                            report.done.append(outcome.done)
+                            continue
+                        assert outcome.error is not None
+                        if outcome.is_general or on_error == "stop":
+                            raise DataError(outcome.error)
+                        report.failed[outcome.input] = outcome.error
     if report.failed:
         num = len(report.failed)
         lines = [

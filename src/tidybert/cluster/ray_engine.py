@@ -1,17 +1,18 @@
-"""Ray, started or joined, and Ray Data that hands files to workers.
+"""Ray, started or joined, and its actors: workers that take a file each, and then the next.
 
-Ray schedules, restarts workers that die, and holds back what they cannot take yet.
+Ray places workers and restarts those that die.  Ray Data would do this too; its import and its own
+actors take longer to start than some hundred megabytes of a corpus to read.
 """
 
-import json
-import logging
 import os
 import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,13 +44,6 @@ class Outcome(msgspec.Struct, frozen=True):
     done: FileDone | None = None
     error: str | None = None
     is_general: bool = False
-
-    def to_json(self) -> str:
-        return json.dumps(msgspec.to_builtins(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "Outcome":
-        return msgspec.convert(json.loads(text), cls)
 
 
 class FileWorker:
@@ -170,8 +164,6 @@ class FileWorker:
 LOCAL: Final = "local"
 # A file that kills its worker so often is at fault itself.
 _TRIES: Final = 5
-# Ray's driver keeps an entry for each block; a block of several files counts when all are done.
-_MOST_BLOCKS: Final = 10_000
 
 Item = tuple[InputFile, FileDone | None]
 
@@ -185,17 +177,12 @@ def ray_cluster(address: str) -> "Iterator[RayCluster]":
     if address == LOCAL:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
     try:
         import ray
-        import ray.data
     except ImportError as error:
         raise UsageError(
             f"{param('cluster')} needs Ray: pip install 'tidybert[ray]' ({error})"
         ) from None
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = context.print_on_execution_start = False
     if ray.is_initialized():
         yield RayCluster(ray)
         return
@@ -219,7 +206,10 @@ class RayCluster:
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
-        self._count = ray.remote(num_cpus=0)(_Count).remote()
+
+    @cached_property
+    def _count(self) -> Any:
+        return self._ray.remote(num_cpus=0)(_Count).remote()
 
     def num_workers(self, wanted: int | None, *, on_gpu: bool) -> int:
         """How many workers to start: those wanted, or one for each CPU, or GPU, of the cluster."""
@@ -251,37 +241,48 @@ class RayCluster:
         num_workers: int,
         *,
         on_gpu: bool,
-    ) -> Iterator[Outcome]:
+    ) -> Generator[Outcome, None, None]:
         """What became of each file, as they are done.
 
         A worker that dies is replaced, and its file begins again.
         """
-        from ray.data import ActorPoolStrategy, from_items
-
-        rows = [{"file": json.dumps(msgspec.to_builtins((file, done)))} for file, done in items]
-        done = from_items(rows, override_num_blocks=min(len(rows), _MOST_BLOCKS)).map_batches(
-            _RayWorker,
-            fn_constructor_args=(work, dict(expected), directory, self._count),
-            batch_size=1,
-            compute=ActorPoolStrategy(size=num_workers, max_tasks_in_flight_per_actor=2),
+        ray = self._ray
+        actor = ray.remote(_RayWorker).options(
             num_cpus=0 if on_gpu else 1,
             num_gpus=1 if on_gpu else 0,
+            max_restarts=-1,
+            max_task_retries=-1,
+            scheduling_strategy="SPREAD",
         )
+        given = work, dict(expected), directory, self._count
+        workers = [actor.remote(*given) for _ in range(num_workers)]
+        # A worker takes files once it has begun: the cluster may have no room for it yet.
+        worker_of = {each.__ray_ready__.remote(): each for each in workers}
+        left, num_left = iter(items), len(items)
         try:
-            for batch in done.iter_batches(batch_size=None, prefetch_batches=0):
-                yield from map(Outcome.from_json, batch["outcome"].tolist())
-        except self._ray.exceptions.RayTaskError:
+            while num_left:
+                (ready,), _ = ray.wait(list(worker_of))
+                worker, outcome = worker_of.pop(ready), ray.get(ready)
+                for item in islice(left, 1):
+                    worker_of[worker.outcome.remote(*item)] = worker
+                if isinstance(outcome, Outcome):
+                    num_left -= 1
+                    yield outcome
+        except ray.exceptions.RayTaskError:
             # A mistake of ours keeps its traceback.
             raise
-        except self._ray.exceptions.RayError as error:
+        except ray.exceptions.RayError as error:
             reason = str(error).strip().partition("\n")[0]
             raise DataError(
                 f"the cluster stopped in the middle ({reason}); the same command goes on"
             ) from error
+        finally:
+            for each in workers:
+                ray.kill(each)
 
 
 class _RayWorker:
-    """FileWorker as Ray Data calls it: a batch is one file."""
+    """FileWorker as an actor of Ray."""
 
     def __init__(
         self, work: FileJob, expected: Mapping[str, str], directory: Path, count: Any
@@ -289,14 +290,7 @@ class _RayWorker:
         self._count = count
         self._worker = FileWorker(work, expected, directory, count=count.set.remote)
 
-    def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
-        outcomes = []
-        for text in batch["file"]:
-            file, done = msgspec.convert(json.loads(text), Item)
-            outcomes.append(self._outcome(file, done).to_json())
-        return {"outcome": outcomes}
-
-    def _outcome(self, file: InputFile, before: FileDone | None) -> Outcome:
+    def outcome(self, file: InputFile, before: FileDone | None) -> Outcome:
         import ray
 
         if ray.get(self._count.begin.remote(file.name)) <= _TRIES:

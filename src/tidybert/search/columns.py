@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Where: TypeAlias = "pc.Expression | str | Sequence[str] | None"
 """Comparisons such as "label=billing", which all must hold, or an expression of pyarrow.compute."""
 _COMPARISON: Final = re.compile(r"(?s)(.+?)(!=|<=|>=|=|<|>)(.*)")
+_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 # A name that no column of a table has.
 _POSITION: Final = "\0position"
 
@@ -74,7 +75,12 @@ class ColumnTable:
         if name not in self.names:
             raise UsageError(f"{param('where', text)}: no column {name!r}; {self._known()}")
         kind = self._table.schema.field(name).type
-        column, given = pc.field(name), pa.scalar(value).cast(kind)
+        column = pc.field(name)
+        if pa.types.is_string(kind) and sign not in ("=", "!=") and _NUMBER.fullmatch(value):
+            # All columns of a CSV are text, and as text 10 is less than 9.
+            kind = pa.float64()
+            column = pc.if_else(column == "", pa.scalar(None, pa.string()), column).cast(kind)
+        given = pa.scalar(value).cast(kind)
         return {
             "=": column == given,
             "!=": column != given,
