@@ -189,16 +189,21 @@ def test_sorted_texts_are_the_same_texts_the_longest_first(
 FLOAT32_SIDES = ("transformers", "openvino", SENTENCES)
 
 
+def saved_for(side: str, run: Path, folder: Path) -> tuple[Path, int, str]:
+    """A classifier for this side, as ``open_side`` takes it; skips without the side's packages."""
+    package = script.missing(*packages_of(side))
+    if package is not None:
+        pytest.skip(f"{package} is not installed")
+    save_classifier(str(run), folder / "model", 16)
+    return folder / "model", 16, "cpu"
+
+
 @pytest.mark.parametrize("side", FLOAT32_SIDES)
 @pytest.mark.filterwarnings("ignore")
 def test_every_engine_gives_the_logits_of_one_model(
     side: str, tiny_run: Path, texts: list[TextExample], tmp_path: Path
 ) -> None:
-    package = script.missing(*packages_of(side))
-    if package is not None:
-        pytest.skip(f"{package} is not installed")
-    save_classifier(str(tiny_run), tmp_path / "model", 16)
-    given = (tmp_path / "model", 16, "cpu")
+    given = saved_for(side, tiny_run, tmp_path)
 
     np.testing.assert_allclose(
         open_side(side, *given)(texts), open_side("ours", *given)(texts), atol=1e-4
@@ -210,11 +215,7 @@ def test_every_engine_gives_the_logits_of_one_model(
 def test_bfloat16_is_near_float32(
     side: str, tiny_run: Path, texts: list[TextExample], tmp_path: Path
 ) -> None:
-    package = script.missing(*packages_of(side))
-    if package is not None:
-        pytest.skip(f"{package} is not installed")
-    save_classifier(str(tiny_run), tmp_path / "model", 16)
-    given = (tmp_path / "model", 16, "cpu")
+    given = saved_for(side, tiny_run, tmp_path)
     expected = open_side("ours", *given)(texts)
 
     found = open_side(side, *given, "bfloat16")(texts)

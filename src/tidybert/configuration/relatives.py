@@ -175,7 +175,7 @@ class ModernBertConfig(BertConfig):
     classifier_pooling: str = option("cls", choices=("cls", "mean"))
 
     def is_global(self, layer: int) -> bool:
-        """Whether the tokens of a layer, from 0, see all others."""
+        """Whether each token of this layer, counted from 0, sees all others."""
         return layer % self.global_attn_every_n_layers == 0
 
     @property

@@ -161,9 +161,9 @@ def choose_precision(
 
 
 def as_trained(precision: str | None, device: torch.device, width: int) -> str:
-    """What a model of this width answers in after a training in float32, bfloat16 or unknown.
+    """The precision of a model's answers after its training in float32, bfloat16 or an unknown one.
 
-    In bfloat16 only where the device suits it, whatever the training's did.
+    It is bfloat16 only where this device suits a model of this ``width``.
     """
     mixed = precision == "bfloat16" and is_mixed("auto", device, width)
     return "bfloat16" if mixed else "float32"
