@@ -98,7 +98,7 @@ PRETRAINED: dict[str, PretrainedPackage] = {
         version=None,
         module="tidybert",
         subdirectory="resources/tidybert-small",
-        sha256="3c5fc846520f400d0261728a40ae3a639585a708f348c348b35c2f551ce6fd48",
+        sha256="9c1bf317199a809397b185fc194189ded325b6c59d6a635d9520201c3889de2e",
         licence="Apache-2.0",
         description="minilm with both pre-training heads and [CLS] trained: 18.8 M parameters",
     ),

@@ -99,7 +99,7 @@ def test_what_is_asked_for_stays(
     assert way(40, arguments=arguments) == expected
 
 
-def test_a_trained_cls_is_read(
+def test_a_trained_cls_is_read_by_a_fine_tuning(
     way: Callable[..., Way], sentence_model: Path, tmp_path: Path
 ) -> None:
     trained = shutil.copytree(sentence_model, tmp_path / "trained")
@@ -107,7 +107,7 @@ def test_a_trained_cls_is_read(
     description["architectures"] = ["BertForPreTraining"]
     (trained / "config.json").write_text(json.dumps(description))
 
-    assert way(100, model=trained) == ("contrastive", 0, "cls")
+    assert way(100, model=trained) == ("contrastive", 0, "mean")
     assert way(300, model=trained) == (None, 10.7, "cls")
     assert way(300, model=trained, arguments={"pooling": "mean"}) == (None, 10.7, "mean")
 

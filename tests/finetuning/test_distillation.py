@@ -21,6 +21,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.distillation import Distillation
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.inference.predictor import Predictor
+from tidybert.modeling.architectures import encoder_of
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
@@ -190,6 +191,33 @@ def test_a_tiny_student_learns_a_tiny_teacher_from_texts_without_labels(
     assert "| unlabelled | 160 |" in card
     # Transformers and tidybert read a model of one layer.
     assert Predictor(tmp_path / "student").predict(["red"]) == student.predict(["red"])
+
+
+def test_fewer_layers_learn_the_states_of_every_second_layer_before_the_answers(
+    toy: Toy, toy_examples: Examples, tiny_run: Path
+) -> None:
+    told: list[str] = []
+    first: list[StepReport] = []
+    texts = toy_examples(4), toy_examples(28, seed=5)
+    given: dict[str, Any] = {"model": tiny_run, "teacher": tiny_run, "train": texts[0], "dev": None}
+    given |= {"max_steps": 1, "dropout": 0.0, "train_batch_size": 32}
+    reporter = Reporter(first_step=first.append, note=told.append)
+    teacher = FinetunedModel.of_run(tiny_run)
+    features = teacher.task.features([*texts[0], *texts[1]], teacher.tokenizer, 128)
+    with torch.inference_mode():
+        rows = collate(features).rows
+        states = encoder_of(teacher.model.eval())(rows, output_hidden_states=True).hidden_states
+
+    toy(**given, num_layers=1, unlabelled=texts[1], reporter=reporter)
+
+    # The student's layer is the teacher's first, and learns what the second makes of it.
+    expected = float(functional.mse_loss(states[1], states[2]))
+    assert [one.loss for one in first] == [pytest.approx(expected, rel=1e-5)]
+    line = next(line for line in told if line.startswith("the student's layers"))
+    assert f"states from 32 examples: loss {expected:.3f} at first" in line
+    toy(**given, num_layers=1, reporter=reporter)
+    toy(**given, unlabelled=texts[1], reporter=reporter)
+    assert len(first) == 1
 
 
 def test_a_student_that_is_the_teacher_has_nothing_to_learn_in_any_order_of_the_labels(

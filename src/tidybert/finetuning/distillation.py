@@ -8,25 +8,28 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, text_features
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.rows import count_of
 from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.head_start import trained_before
 from tidybert.finetuning.training_examples import TrainingExamples
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import OpenedModel, fitting_length
 from tidybert.inference.predictor import CrossEncoder, Predictor
 from tidybert.modeling.architectures import encoder_of
+from tidybert.modeling.bert import BertModel
 from tidybert.modeling.heads import reorder_labels
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.system.reporter import Reporter
@@ -35,8 +38,9 @@ from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.tasks.vectors.vector_examples import VectorExample
 from tidybert.tasks.vectors.vector_training import Imitation, TaughtVectors, of_scores, of_vectors
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.fine_tuning import Loss
+from tidybert.training.fine_tuning import FineTuning, Loss
 from tidybert.training.linear_probe import ProbeLoss
+from tidybert.training.loop import TrainingLoop
 
 # A teacher of embed: a MODEL whose vectors a student learns, or a cross-encoder whose scores.
 #
@@ -152,12 +156,14 @@ class Lessons:
     """The features that a model learns from, the loss, and the same loss of outputs (R, C).
 
     teacher: what arguments.json records of the teacher; empty without one.
+    encoder: the teacher's, where the student is to learn its states before its answers.
     """
 
     features: Sequence[Features]
     loss: Loss
     summed_loss: ProbeLoss
     teacher: Mapping[str, Any]
+    encoder: BertModel | None = None
 
 
 def lessons_of(
@@ -177,7 +183,7 @@ def lessons_of(
     """
     if job.teacher is None:
         return Lessons(features, task.loss, task.summed_loss, {})
-    begin = time.perf_counter()
+    begin, encoder = time.perf_counter(), None
     if isinstance(task, SentenceVectors):
         found = taught_by(job, task, examples)
         answers, remark, noun = found.answers, found.remark, "example"
@@ -191,6 +197,8 @@ def lessons_of(
         answers, remark, noun = _answers(opened, features), "", "sequence"
         teacher, metrics = opened.fingerprint, opened.metadata.metrics
         layers = len(encoder_of(opened.model).layers)
+        if examples.unlabelled and job.num_layers and not layers % job.num_layers:
+            encoder = encoder_of(opened.model)
         loss = Distillation(task, job.teacher_weight, job.teacher_temperature)
         summed_loss = loss.summed_loss
     for one, rows in zip(features, answers, strict=True):
@@ -203,7 +211,47 @@ def lessons_of(
     recorded = {"run": str(job.teacher), "sha256": teacher, "num_hidden_layers": layers}
     if task.metric in metrics:
         recorded[task.metric] = metrics[task.metric]
-    return Lessons(features, loss, summed_loss, recorded)
+    return Lessons(features, loss, summed_loss, recorded, encoder)
+
+
+def learn_states(trainer: TrainingLoop[FineTuning], teacher: BertModel) -> None:
+    """Teach a student's layers the teacher's states, in one pass over all features, and note it.
+
+    Of l layers the k-th learns the output of the teacher's layer k L / l by the mean squared
+    difference, at twice the rate that follows (as TinyBERT's first stage, Jiao et al. 2020).  A
+    student of another width has no such stage.
+    """
+    begin, objective = time.perf_counter(), trainer.objective
+    student = encoder_of(objective.model)
+    every = len(teacher.layers) // len(student.layers)
+    if every < 2 or teacher.config.hidden_size != student.config.hidden_size:
+        return
+
+    def loss(model: nn.Module, batch: Batch) -> Tensor:
+        # The student's batch numbers the tokens in use; the teacher has a vocabulary of its own.
+        rows = collate(batch.features).to(objective.device).rows
+        with torch.no_grad():
+            wanted = teacher(rows, output_hidden_states=True).hidden_states[every::every]
+        found = encoder_of(model)(batch.rows, output_hidden_states=True).hidden_states[1:]
+        losses = [
+            functional.mse_loss(mine.float(), other.float())
+            for mine, other in zip(found, wanted, strict=True)
+        ]
+        return torch.stack(losses).sum() * sum(one.weight for one in batch.features)
+
+    with trainer.whole_model():
+        arguments = replace(
+            objective.arguments,
+            num_train_epochs=1.0,
+            learning_rate=2 * objective.arguments.peak_rate,
+        )
+        stage = FineTuning(objective.model, objective.features, loss, arguments)
+        losses = trained_before(stage, trainer)
+    trainer.reporter.tell(
+        f"the student's layers learned the teacher's states from "
+        f"{count_of(len(objective.features), 'example')}: {losses}; "
+        f"{time.perf_counter() - begin:.1f} s"
+    )
 
 
 class Distillation:

@@ -19,7 +19,7 @@ from tidybert.data.splits import text_hashes, write_training_texts
 from tidybert.errors import CollapseWarning, UsageError, in_python, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning.distillation import Lessons, lessons_of
+from tidybert.finetuning.distillation import Lessons, learn_states, lessons_of
 from tidybert.finetuning.finetuned_model import FinetunedModel, save, write_weights
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.head_start import (
@@ -255,6 +255,8 @@ def train(
         elif job.force:
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
+    if lessons.encoder is not None and loop.state.step == 0:
+        learn_states(loop, lessons.encoder)
     if not has_head and arguments.head_start != "random" and loop.state.step == 0:
         named = _named_features(job, task, examples.train, tokenizer, reporter)
         start_with_probe(task, loop, lessons.summed_loss, None if origin is None else probe, named)

@@ -68,7 +68,6 @@ def train_by_contrast(
     """
     begin = time.perf_counter()
     model, arguments = trainer.objective.model, trainer.objective.arguments
-    steps: list[StepReport] = []
     with trainer.whole_model():
         pooler = encoder_of(model).pooler
         if pooler is not None:
@@ -78,18 +77,23 @@ def train_by_contrast(
         arguments = replace(
             arguments, num_train_epochs=1.0, max_steps=None, train_batch_size=_GROUPS_A_STEP
         )
-        objective = FineTuning(model, groups, _Contrast(task), arguments)
-
-        def step(done: StepReport) -> None:
-            steps.append(done)
-            trainer.reporter.first_step(done)
-
-        TrainingLoop(objective, reporter=Reporter(step=step)).train()
+        losses = trained_before(FineTuning(model, groups, _Contrast(task), arguments), trainer)
     trainer.reporter.tell(
         f"the encoder learned which texts share a class, from {len(groups)} groups of up to "
-        f"{GROUP}: loss {steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last; "
-        f"{time.perf_counter() - begin:.1f} s"
+        f"{GROUP}: {losses}; {time.perf_counter() - begin:.1f} s"
     )
+
+
+def trained_before(objective: FineTuning, trainer: TrainingLoop[FineTuning]) -> str:
+    """Train an objective whose steps come before the trainer's, and return how its loss fell."""
+    steps: list[StepReport] = []
+
+    def step(done: StepReport) -> None:
+        steps.append(done)
+        trainer.reporter.first_step(done)
+
+    TrainingLoop(objective, reporter=Reporter(step=step)).train()
+    return f"loss {steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last"
 
 
 def draw_groups(features: Sequence[Features], seed: int) -> list[Features]:

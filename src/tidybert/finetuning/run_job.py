@@ -54,9 +54,10 @@ def with_best_way(
     The rule is for a MODEL whose sentence vectors are means; every other job stays as it is.  Of
     texts of one class each, up to 50 a class and 20 classes, the encoder learns by contrast and the
     head is a probe.  Otherwise, up to 999 texts, everything is fine-tuned from a probe, for 100
-    steps at least.  The head reads [CLS] where MODEL comes with a next-sentence head, which trained
-    it, and else the mean of all tokens.  Up to 3,000 pairs, scores, choices, tagged sentences and
-    questions are fine-tuned with 8 in a step.  Vectors and texts of several labels have no rule.
+    steps at least.  The head reads the mean of all tokens after contrastive training, and wherever
+    MODEL comes without a next-sentence head, which trains [CLS]; else [CLS].  Up to 3,000 pairs,
+    scores, choices, tagged sentences and questions are fine-tuned with 8 in a step.  Vectors and
+    texts of several labels have no rule.
 
     Raises what opening MODEL raises.
     """
@@ -75,11 +76,13 @@ def with_best_way(
         return _with_small_batches(job, len(texts))
     num_classes = len(task.names)
     chosen, way = _way(job, len(texts), num_classes)
-    # A next-sentence head has [CLS] learn to hold what its sentence says.
+    arguments = replace(arguments, **chosen)
+    # A next-sentence head has [CLS] learn to hold what its sentence says; contrast suits the mean.
     heads = (ARCHITECTURES[name] for name in directory.head.architectures if name in ARCHITECTURES)
     is_cls_trained = any(NEXT_SENTENCE in each.parts for each in heads)
-    pooling = arguments.pooling or ("cls" if is_cls_trained else "mean")
-    arguments = replace(arguments, pooling=pooling, **chosen)
+    is_cls_read = is_cls_trained and arguments.head_start != "contrastive"
+    pooling = arguments.pooling or ("cls" if is_cls_read else "mean")
+    arguments = replace(arguments, pooling=pooling)
     reads = "the mean of all tokens" if pooling == "mean" else "[CLS]"
     names = job.class_names is not False
     return replace(job, arguments=arguments, class_names=names), (
