@@ -344,7 +344,7 @@ def int8(parser: argparse.ArgumentParser) -> None:
 
 # --- students of fewer layers
 
-TEACHER, ALONE, TAUGHT, MORE = "teacher", "labels alone", "teacher too", "5,000 texts more"
+TEACHER, ALONE, TAUGHT, MORE = "teacher", "labels alone", "teacher too", "more texts"
 
 
 @dataclass(frozen=True)
@@ -360,9 +360,9 @@ class Setting:
 
 
 STUDENTS: Final = {
-    "SST-2": Setting(6400, 2),
-    "CoNLL-2003": Setting(1500, 3),
-    "shifts": Setting(300, 2, num_test=150, train_batch_size=8),
+    "SST-2": Setting(6400, 2, num_unlabelled=20_000),
+    "CoNLL-2003": Setting(1500, 3, num_unlabelled=12_000),
+    "shifts": Setting(300, 2, num_test=150, num_unlabelled=1000, train_batch_size=8),
 }
 FEW: Final = Setting(300, 10, num_unlabelled=5000)
 
@@ -447,9 +447,9 @@ def distill(parser: argparse.ArgumentParser) -> None:
 
     The teacher is --model, fine-tuned at tidybert's defaults.  Both students begin with
     --num-layers of its layers and a new head.  All learn from the same labelled texts, which
-    STUDENTS counts.  With --few the labelled texts are 300, and a third student has 5,000 texts
-    without labels too.  RUNs are kept under --runs.  Texts a second are those of finished RUNs that
-    answer the test texts in turn.  --dev measures on examples held out of the training part.
+    STUDENTS counts, and a third student from texts without labels too.  With --few 300 texts have
+    labels and 5,000 none.  RUNs are kept under --runs.  Texts a second are those of finished RUNs
+    that answer the test texts in turn.  --dev measures on examples held out of the training part.
     """
     jobs = datasets.JOBS
     parser.add_argument("--data", nargs="+", default=list(STUDENTS), choices=jobs)
@@ -459,7 +459,7 @@ def distill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dev", action="store_true", help="measure on a held-out part of train")
     parser.add_argument("--runs", default="distill_runs", help="folder of the RUNs")
     given = script.parse(parser, "model out write seeds", out=Path("distill.jsonl"), seeds=1)
-    sides = given.sides or [TEACHER, ALONE, TAUGHT, *[MORE] * given.few]
+    sides = given.sides or [TEACHER, ALONE, TAUGHT, MORE]
     results = script.Results(given.out)
     for name in given.data:
         setting = FEW if given.few else STUDENTS[name]
