@@ -129,7 +129,7 @@ def shown_training(
             )
 
         def first_step(done: "StepReport") -> None:
-            text = f"contrastive training, loss {done.loss:.4f}"
+            text = f"before the head begins, loss {done.loss:.4f}"
             show(done.step, done.num_steps, lambda _, _rate: text)
 
         yield Reporter(

@@ -104,7 +104,7 @@ def noted_training(history: History, *, verbose: int, rows: str = "position") ->
                 say(f"step {done.step} of {done.num_steps}: loss {done.loss:.4f}, {speed}")
 
         def first_step(done: StepReport) -> None:
-            show(done, f"contrastive training, loss {done.loss:.4f}")
+            show(done, f"before the head begins, loss {done.loss:.4f}")
 
         def metrics(step: int, found: dict[str, Any]) -> None:
             scores = {name: each for name, each in found.items() if isinstance(each, float)}
