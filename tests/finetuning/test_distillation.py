@@ -220,6 +220,26 @@ def test_fewer_layers_learn_the_states_of_every_second_layer_before_the_answers(
     assert len(first) == 1
 
 
+def test_states_of_layers_that_do_not_divide_are_not_learned_and_that_is_said(
+    toy: Toy, toy_examples: Examples, tiny_model: Path, tiny_run: Path, tmp_path: Path
+) -> None:
+    told: list[str] = []
+    toy(num_layers=1, max_steps=1, run=tmp_path / "one")
+
+    toy(
+        model=tiny_model,
+        num_layers=2,
+        teacher=tmp_path / "one",
+        unlabelled=toy_examples(4, seed=5),
+        max_steps=1,
+        reporter=Reporter(note=told.append),
+    )
+
+    (line,) = (line for line in told if "states are not learned" in line)
+    assert "its layers are 1 of width" in line
+    assert "the student's 2 of width" in line
+
+
 def test_a_student_that_is_the_teacher_has_nothing_to_learn_in_any_order_of_the_labels(
     toy: Toy, tiny_run: Path
 ) -> None:

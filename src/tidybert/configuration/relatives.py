@@ -175,7 +175,7 @@ class ModernBertConfig(BertConfig):
     classifier_pooling: str = option("cls", choices=("cls", "mean"))
 
     def is_global(self, layer: int) -> bool:
-        """Whether each token of this layer, counted from 0, sees all others."""
+        """Whether every token of this layer sees all others; layers count from 0."""
         return layer % self.global_attn_every_n_layers == 0
 
     @property

@@ -197,7 +197,7 @@ def lessons_of(
         answers, remark, noun = _answers(opened, features), "", "sequence"
         teacher, metrics = opened.fingerprint, opened.metadata.metrics
         layers = len(encoder_of(opened.model).layers)
-        if examples.unlabelled and job.num_layers and not layers % job.num_layers:
+        if examples.unlabelled and job.num_layers:
             encoder = encoder_of(opened.model)
         loss = Distillation(task, job.teacher_weight, job.teacher_temperature)
         summed_loss = loss.summed_loss
@@ -218,13 +218,19 @@ def learn_states(trainer: TrainingLoop[FineTuning], teacher: BertModel) -> None:
     """Teach a student's layers the teacher's states, in one pass over all features, and note it.
 
     Of l layers the k-th learns the output of the teacher's layer k L / l by the mean squared
-    difference, at twice the rate that follows (as TinyBERT's first stage, Jiao et al. 2020).  A
-    student of another width has no such stage.
+    difference, at twice the rate that follows (as TinyBERT's first stage, Jiao et al. 2020).  Where
+    l does not divide L, or the widths differ, it only notes that no states are learned.
     """
     begin, objective = time.perf_counter(), trainer.objective
     student = encoder_of(objective.model)
-    every = len(teacher.layers) // len(student.layers)
-    if every < 2 or teacher.config.hidden_size != student.config.hidden_size:
+    every, rest = divmod(len(teacher.layers), len(student.layers))
+    if rest or teacher.config.hidden_size != student.config.hidden_size:
+        theirs, ours = (
+            f"{len(one.layers)} of width {one.config.hidden_size}" for one in (teacher, student)
+        )
+        trainer.reporter.tell(
+            f"the teacher's states are not learned: its layers are {theirs}, the student's {ours}"
+        )
         return
 
     def loss(model: nn.Module, batch: Batch) -> Tensor:

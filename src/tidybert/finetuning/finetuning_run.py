@@ -257,6 +257,7 @@ def train(
         write_arguments(run, {**given, RECORD: record})
     if lessons.encoder is not None and loop.state.step == 0:
         learn_states(loop, lessons.encoder)
+    lessons = replace(lessons, encoder=None)  # whose memory is free from here on
     if not has_head and arguments.head_start != "random" and loop.state.step == 0:
         named = _named_features(job, task, examples.train, tokenizer, reporter)
         start_with_probe(task, loop, lessons.summed_loss, None if origin is None else probe, named)

@@ -38,7 +38,8 @@ class FinetuneFlags(flags.RunFlags, FinetuningOptions, flags.ThreadsFlag, flags.
     dev: str | None = option(None, panel="Data")
     """``--dev FILE``: Labelled examples to measure on."""
     unlabelled: str | None = option(None, panel="Data")
-    """``--unlabelled FILE``: Examples without labels, which the RUN of --teacher answers."""
+    """``--unlabelled FILE``: Examples without labels, which the RUN of --teacher answers; with
+    --num-layers (not for embed) its states are learned first."""
 
 
 class TaskCommand(PanelCommand):
