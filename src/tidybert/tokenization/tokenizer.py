@@ -40,6 +40,7 @@ from tidybert.tokenization.wordpiece import WordPiece, join_pieces, piece_ends
 
 
 Span = tuple[int, int]
+Offsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +366,16 @@ class BertTokenizer:
         """A text as it is tokenised after another, whose end is a space before it."""
         return text
 
+    @property
+    def cuts_words_alone(self) -> bool:
+        """Whether words that BERT's basic tokenizer finds have the same pieces in any text."""
+        return self.tokenize_chinese_chars and not self.added
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[IdArray, Offsets]]:
+        """The ids (n,) of each text without special tokens, and their (start, end), (n, 2)."""
+        found = [self._pieces(text, False, f"text {at}") for at, text in enumerate(texts)]
+        return [_as_arrays(*each) for each in found]
+
     def spelled(self, token: str) -> str:
         """The characters that a token of the vocabulary stands for in a text."""
         return token.removeprefix(CONTINUATION) if self.continues(token) else token
@@ -417,6 +428,10 @@ class BertTokenizer:
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())
         return f"{type(self).__name__}({self.vocabulary!r}, {settings})"
+
+
+def _as_arrays(ids: list[int], spans: Sequence[Span]) -> tuple[IdArray, Offsets]:
+    return np.array(ids, np.int32), np.array(spans, np.int64).reshape(-1, 2)
 
 
 # How the first token of a word begins, by the tokenizer's model; others mark those that go on.
@@ -501,6 +516,17 @@ class LibraryTokenizer(BertTokenizer):
     def following(self, text: str) -> str:
         """A text as it is tokenised after another, whose end is a space before it."""
         return f" {text}" if self.kind == "BPE" else text
+
+    @property
+    def cuts_words_alone(self) -> bool:
+        """Whether words that BERT's basic tokenizer finds have the same pieces in any text."""
+        return False
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[IdArray, Offsets]]:
+        """The ids (n,) of each text without special tokens, and their (start, end), (n, 2)."""
+        for at, text in enumerate(texts):
+            check_text(text, f"text {at}")
+        return [_as_arrays(*each) for each in self._library.located(texts)]
 
     def _pieces(
         self, text: str, special_tokens_in_text: bool, name: str = "text"

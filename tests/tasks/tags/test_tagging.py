@@ -422,6 +422,7 @@ def test_the_temperature_makes_the_words_probabilities_right() -> None:
     assert fitted.settings() == {
         "temperature": pytest.approx(np.log(9) / np.log(3), rel=0.02),
         "doc_stride": 5,
+        "running_text": True,
     }
     assert (
         fitted.answers(outputs, features, examples).metrics()
