@@ -72,10 +72,12 @@ class Encoding:
         return len(self.input_ids)
 
 
-def fitting_lengths(lengths: list[int], room: int) -> list[int]:
+def fitting_lengths(lengths: list[int], room: int, *, odd_to_longer: bool = False) -> list[int]:
     """How many tokens of each of one or two texts fit when they share ``room``.
 
-    Cuts the longer of two texts first; at equal lengths, the second.
+    Cuts the longer of two texts first, until both are equal.  Where both are cut to an odd room,
+    the first has one token more (Google's _truncate_seq_pair); with ``odd_to_longer`` that which
+    was longer, and of equals the second (the tokenizers library).
     """
     kept = list(lengths)
     excess = max(0, sum(kept) - room)
@@ -85,7 +87,10 @@ def fitting_lengths(lengths: list[int], room: int) -> list[int]:
     levelled = min(excess, kept[longer] - kept[1 - longer])
     kept[longer] -= levelled
     excess -= levelled
-    return [kept[0] - excess // 2, kept[1] - (excess + 1) // 2]
+    cut = excess // 2, (excess + 1) // 2
+    if odd_to_longer and lengths[0] <= lengths[1]:
+        cut = cut[::-1]
+    return [kept[0] - cut[0], kept[1] - cut[1]]
 
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -100,6 +105,7 @@ class BertTokenizer:
         strip_accents: whether accents are dropped; None: as do_lower_case.
         tokenize_chinese_chars: whether each CJK ideograph is a word.
         added: tokens that are found in a text before it is cut; the vocabulary holds them.
+        odd_to_longer: how pairs are cut; see ``fitting_lengths``.
 
     In a text, "[MASK]" and the other special tokens are plain text unless a call says
     ``special_tokens_in_text=True``.  Every method that takes texts raises TextError for a value
@@ -114,7 +120,9 @@ class BertTokenizer:
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
         added: Sequence[AddedToken] = (),
+        odd_to_longer: bool = False,
     ) -> None:
+        self.odd_to_longer = odd_to_longer
         self.do_lower_case = do_lower_case
         self.strip_accents = strip_accents
         self.tokenize_chinese_chars = tokenize_chinese_chars
@@ -175,6 +183,7 @@ class BertTokenizer:
             strip_accents=settings.get("strip_accents"),
             tokenize_chinese_chars=settings.get("tokenize_chinese_chars") is not False,
             added=files.added,
+            odd_to_longer=files.odd_to_longer,
         )
 
     @classmethod
@@ -207,6 +216,7 @@ class BertTokenizer:
             strip_accents=self.strip_accents,
             tokenize_chinese_chars=self.tokenize_chinese_chars,
             added=self.added,
+            odd_to_longer=self.odd_to_longer,
         )
 
     def save(
@@ -217,7 +227,7 @@ class BertTokenizer:
         Other programs truncate to ``model_max_length`` on request, and give token types to a model
         that ``reads_segments`` alone.
         """
-        limits = tokenizer_files.limits_of(model_max_length, reads_segments)
+        limits = tokenizer_files.limits_of(model_max_length, reads_segments, self.odd_to_longer)
         tokenizer_files.write_directory(
             Path(directory), self.vocabulary, self._settings(), self.added, limits
         )
@@ -269,7 +279,8 @@ class BertTokenizer:
                     f"max_seq_length is {max_seq_length}: expected at least {num_special}, which "
                     "the special tokens take"
                 )
-            lengths = fitting_lengths(full, max_seq_length - num_special)
+            room = max_seq_length - num_special
+            lengths = fitting_lengths(full, room, odd_to_longer=self.odd_to_longer)
         ids: list[int] = []
         spans: list[Span] = []
         types: list[int] = []
@@ -420,7 +431,8 @@ class BertTokenizer:
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy leaves the cache out: it is large, and cheap to fill again.
-        return {"vocab": self.vocabulary, **self._settings(), "added": self.added}
+        state = {"vocab": self.vocabulary, **self._settings(), "added": self.added}
+        return {**state, "odd_to_longer": self.odd_to_longer}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         BertTokenizer.__init__(self, **state)
@@ -447,7 +459,7 @@ class LibraryTokenizer(BertTokenizer):
     def __init__(self, files: tokenizer_files.TokenizerFiles) -> None:
         assert files.described is not None
         self._files = files
-        self.added = files.added
+        self.added, self.odd_to_longer = files.added, files.odd_to_longer
         self._take(files.vocabulary, files.special)
         self.layout = tokenizer_files.layout_of(files)
         self._library = LibraryEncoder(files.described, files.special, TOKENIZER_FILE)
@@ -482,7 +494,7 @@ class LibraryTokenizer(BertTokenizer):
     ) -> None:
         """Write tokenizer.json and tokenizer_config.json as they were read."""
         assert self._files.described is not None
-        limits = tokenizer_files.limits_of(model_max_length, reads_segments)
+        limits = tokenizer_files.limits_of(model_max_length, reads_segments, self.odd_to_longer)
         tokenizer_files.write_library_files(
             Path(directory), self._files.described, {**self._files.config, **limits}
         )
