@@ -163,7 +163,8 @@ def test_tags_and_segments_are_at_their_rows(model: Path, tokenizer: BertTokeniz
     (found,) = tagged_features([untagged(text, 1)], tokenizer, 64, None)
     encoding = tokenizer.encode(text)
     assert found.input_ids.tolist() == encoding.input_ids
-    assert {text[slice(*encoding.offset_mapping[row])][:1] for row in found.place.rows} == {*"c's(f)"}
+    begins = {text[encoding.offset_mapping[row][0]] for row in found.place.rows}
+    assert begins == {*"c's(f)"}
 
     shown = describe_texts(
         ["the quick fox", "brown fox"], tokenizer, MaskingOptions(whole_word=True),

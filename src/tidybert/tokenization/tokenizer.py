@@ -220,14 +220,21 @@ class BertTokenizer:
         )
 
     def save(
-        self, directory: str | Path, *, model_max_length: int = 512, reads_segments: bool = True
+        self,
+        directory: str | Path,
+        *,
+        model_max_length: int = 512,
+        reads_segments: bool = True,
+        reads_pairs: bool = True,
     ) -> None:
         """Write vocab.txt, tokenizer_config.json and tokenizer.json, which transformers opens.
 
         Other programs truncate to ``model_max_length`` on request, and give token types to a model
-        that ``reads_segments`` alone.
+        that ``reads_segments`` alone.  A corpus, which no model reads, says nothing of pairs.
         """
-        limits = tokenizer_files.limits_of(model_max_length, reads_segments, self.odd_to_longer)
+        limits = tokenizer_files.limits_of(
+            model_max_length, reads_segments, reads_pairs and self.odd_to_longer
+        )
         tokenizer_files.write_directory(
             Path(directory), self.vocabulary, self._settings(), self.added, limits
         )
@@ -490,11 +497,18 @@ class LibraryTokenizer(BertTokenizer):
         return str(self._files.described["model"].get("type"))
 
     def save(
-        self, directory: str | Path, *, model_max_length: int = 512, reads_segments: bool = True
+        self,
+        directory: str | Path,
+        *,
+        model_max_length: int = 512,
+        reads_segments: bool = True,
+        reads_pairs: bool = True,
     ) -> None:
         """Write tokenizer.json and tokenizer_config.json as they were read."""
         assert self._files.described is not None
-        limits = tokenizer_files.limits_of(model_max_length, reads_segments, self.odd_to_longer)
+        limits = tokenizer_files.limits_of(
+            model_max_length, reads_segments, reads_pairs and self.odd_to_longer
+        )
         tokenizer_files.write_library_files(
             Path(directory), self._files.described, {**self._files.config, **limits}
         )

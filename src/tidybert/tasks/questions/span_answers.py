@@ -125,11 +125,10 @@ def _keep_best(spans: Floats, tokens: ContextTokens) -> None:
     padded = np.append(ends, np.zeros(spans.shape[1] - 1, dtype=np.bool_))
     shared = np.lib.stride_tricks.sliding_window_view(padded, spans.shape[1]) | begins[:, None]
     first, length = np.nonzero(shared & (spans > -np.inf))
-    keys = tokens.starts[first], tokens.ends[first + length]
-    order = np.lexsort((-spans[first, length], *keys))
-    first, length, keys = first[order], length[order], tuple(each[order] for each in keys)
-    worse = np.zeros(len(order), dtype=np.bool_)
-    worse[1:] = (keys[0][1:] == keys[0][:-1]) & (keys[1][1:] == keys[1][:-1])
+    places = np.stack([tokens.starts[first], tokens.ends[first + length]])
+    order = np.lexsort((-spans[first, length], *places))
+    is_worse = (np.diff(places[:, order]) == 0).all(0)
+    worse = order[1:][is_worse]
     spans[first[worse], length[worse]] = -np.inf
 
 

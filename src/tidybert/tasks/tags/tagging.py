@@ -77,7 +77,7 @@ class WordPlaces:
     @property
     def repeated(self) -> npt.NDArray[np.bool_]:
         """(W,) whether a word is read at the row of the word before it, as in a piece of both."""
-        return np.diff(self.rows, prepend=-1) == 0
+        return np.asarray(np.diff(self.rows, prepend=-1) == 0)
 
 
 def tagged_features(
@@ -216,7 +216,7 @@ def count_words(report: DataReport, data: TrainingData[TaggedExample]) -> None:
         if silent:
             report.facts.append(
                 f"{part}: {count_of(silent, 'word')} of characters that the tokenizer drops; each "
-                "has the tag of the piece before it"
+                "has the tag before it"
             )
 
 
