@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from tidybert.checkpoints import tensor_files
 from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
 from tidybert.errors import DiskError, LimitError, WeightsError
 
@@ -183,6 +184,25 @@ def test_a_header_that_the_library_would_let_pass(tmp_path: Path, header: bytes,
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
+def test_a_header_is_parsed_a_few_times_whatever_the_tensors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    plain = tensor_files.safe_open
+    monkeypatch.setattr(
+        tensor_files,
+        "safe_open",
+        lambda *given, **named: opened.append(1) or plain(*given, **named),
+    )
+    path = tmp_path / "model.safetensors"
+    names = (f"x{number}" for number in range(3000))
+    path.write_bytes(safetensors_bytes(header_of(**{name: entry(0, 0, [0]) for name in names})))
+
+    assert len(read_tensors(path)) == 3000
+
+    assert len(opened) <= 3
+
+
 def test_a_link_to_nowhere_is_not_passed_over_for_other_weights(tmp_path: Path, name: str) -> None:
     torch.save(TENSORS, tmp_path / "pytorch_model.bin")
     (tmp_path / name).symlink_to("nowhere")
