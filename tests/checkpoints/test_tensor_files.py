@@ -183,7 +183,6 @@ def test_a_header_that_the_library_would_let_pass(tmp_path: Path, header: bytes,
         read_tensors(path)
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
 def test_a_header_is_parsed_a_few_times_whatever_the_tensors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +202,7 @@ def test_a_header_is_parsed_a_few_times_whatever_the_tensors(
     assert len(opened) <= 3
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
 def test_a_link_to_nowhere_is_not_passed_over_for_other_weights(tmp_path: Path, name: str) -> None:
     torch.save(TENSORS, tmp_path / "pytorch_model.bin")
     (tmp_path / name).symlink_to("nowhere")
@@ -302,7 +302,7 @@ def test_parts_as_transformers_writes_them(
         ({"a.weight": "/etc/passwd"}, "not a plain file name"),
         ({"a.weight": "folder\\one.safetensors"}, "not a plain file name"),
         ({"a.weight": ".."}, "not a plain file name"),
-        ({"a.weight": "x\x00.safetensors"}, "cannot be read"),
+        ({"a.weight": "x\x00.safetensors"}, "not a plain file name"),
         ({"a.weight": "three.safetensors"}, "missing"),
         ({"a.weight": 3}, "missing"),
         ({"other": "one.safetensors"}, "'other' is not in its part 'one.safetensors'"),
