@@ -29,14 +29,14 @@ def test_bins_of_few_examples_are_faint_and_not_joined():
         for x, count in ((0.2, 10), (0.4, 9), (0.6, 30), (0.8, 1))
     ]
     root = checked(pictures.calibration(bins))
-    (line,) = found(root, "polyline", class_="line thin")
+    (line,) = found(root, "polyline", class_="thin")
     frame = Frame((0, 1), (0, 1))
 
     joined = [tuple(map(float, each.split(","))) for each in line.get("points").split()]
     assert joined == [pytest.approx((frame.at_x(x), frame.at_y(x)), abs=0.06) for x in (0.2, 0.6)]
     kinds = [each.get("class") for each in found(root, "circle")]
     assert kinds == ["dot", "dot faint", "dot", "dot faint"]
-    assert len(found(root, "line", class_="whisker faint")) == 2
+    assert len(found(root, "line", class_="faint")) == 2
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def told_apart(values: Sequence[float], least: int = 3) -> list[str]:
     """
     for digits in range(least, 18):
         unit = Decimal(1).scaleb(-digits)
-        found = [f"{Decimal(value).quantize(unit, ROUND_DOWN)}" for value in values]
+        found = [f"{Decimal(str(value)).quantize(unit, ROUND_DOWN)}" for value in values]
         if len(set(found)) == len(found):
             break
     return found
