@@ -29,6 +29,7 @@ from tidybert.tokenization.library_encoder import (
     Layout,
     LibraryBatchEncoder,
     LibraryEncoder,
+    Pieces,
 )
 from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, Vocabulary
 from tidybert.tokenization.wordpiece import WordPiece, join_pieces, piece_ends
@@ -40,7 +41,6 @@ from tidybert.tokenization.wordpiece import WordPiece, join_pieces, piece_ends
 
 
 Span = tuple[int, int]
-Offsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,21 +220,14 @@ class BertTokenizer:
         )
 
     def save(
-        self,
-        directory: str | Path,
-        *,
-        model_max_length: int = 512,
-        reads_segments: bool = True,
-        reads_pairs: bool = True,
+        self, directory: str | Path, *, model_max_length: int = 512, reads_segments: bool = True
     ) -> None:
         """Write vocab.txt, tokenizer_config.json and tokenizer.json, which transformers opens.
 
         Other programs truncate to ``model_max_length`` on request, and give token types to a model
-        that ``reads_segments`` alone.  A corpus, which no model reads, says nothing of pairs.
+        that ``reads_segments`` alone.
         """
-        limits = tokenizer_files.limits_of(
-            model_max_length, reads_segments, reads_pairs and self.odd_to_longer
-        )
+        limits = tokenizer_files.limits_of(model_max_length, reads_segments, self.odd_to_longer)
         tokenizer_files.write_directory(
             Path(directory), self.vocabulary, self._settings(), self.added, limits
         )
@@ -389,10 +382,9 @@ class BertTokenizer:
         """Whether words that BERT's basic tokenizer finds have the same pieces in any text."""
         return self.tokenize_chinese_chars and not self.added
 
-    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[IdArray, Offsets]]:
-        """The ids (n,) of each text without special tokens, and their (start, end), (n, 2)."""
-        found = [self._pieces(text, False, f"text {at}") for at, text in enumerate(texts)]
-        return [_as_arrays(*each) for each in found]
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[Pieces]:
+        """The ids of each text without special tokens, and their (start, end) in it."""
+        return [self._pieces(text, False, f"text {at}") for at, text in enumerate(texts)]
 
     def spelled(self, token: str) -> str:
         """The characters that a token of the vocabulary stands for in a text."""
@@ -449,10 +441,6 @@ class BertTokenizer:
         return f"{type(self).__name__}({self.vocabulary!r}, {settings})"
 
 
-def _as_arrays(ids: list[int], spans: Sequence[Span]) -> tuple[IdArray, Offsets]:
-    return np.array(ids, np.int32), np.array(spans, np.int64).reshape(-1, 2)
-
-
 # How the first token of a word begins, by the tokenizer's model; others mark those that go on.
 _WORD_BEGINS: Final = {"BPE": "Ġ", "Unigram": "▁"}
 
@@ -497,18 +485,11 @@ class LibraryTokenizer(BertTokenizer):
         return str(self._files.described["model"].get("type"))
 
     def save(
-        self,
-        directory: str | Path,
-        *,
-        model_max_length: int = 512,
-        reads_segments: bool = True,
-        reads_pairs: bool = True,
+        self, directory: str | Path, *, model_max_length: int = 512, reads_segments: bool = True
     ) -> None:
         """Write tokenizer.json and tokenizer_config.json as they were read."""
         assert self._files.described is not None
-        limits = tokenizer_files.limits_of(
-            model_max_length, reads_segments, reads_pairs and self.odd_to_longer
-        )
+        limits = tokenizer_files.limits_of(model_max_length, reads_segments, self.odd_to_longer)
         tokenizer_files.write_library_files(
             Path(directory), self._files.described, {**self._files.config, **limits}
         )
@@ -543,16 +524,11 @@ class LibraryTokenizer(BertTokenizer):
         """A text as it is tokenised after another, whose end is a space before it."""
         return f" {text}" if self.kind == "BPE" else text
 
-    @property
-    def cuts_words_alone(self) -> bool:
-        """Whether words that BERT's basic tokenizer finds have the same pieces in any text."""
-        return False
-
-    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[IdArray, Offsets]]:
-        """The ids (n,) of each text without special tokens, and their (start, end), (n, 2)."""
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[Pieces]:
+        """The ids of each text without special tokens, and their (start, end) in it."""
         for at, text in enumerate(texts):
             check_text(text, f"text {at}")
-        return [_as_arrays(*each) for each in self._library.located(texts)]
+        return self._library.located(texts)
 
     def _pieces(
         self, text: str, special_tokens_in_text: bool, name: str = "text"
