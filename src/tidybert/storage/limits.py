@@ -38,6 +38,7 @@ class Limit:
 
 # Data: labelled texts and corpora.
 LINE_BYTES: Final = Limit("one line", 2**25, "bytes")
+ROW_BYTES: Final = Limit("one row", 2**28, "bytes")
 CELL_CHARACTERS: Final = Limit("one cell", 2**24, "characters")
 DATA_JSON_BYTES: Final = Limit("a JSON file of data", 2**30, "bytes")
 COLUMNS: Final = Limit("columns", 10_000, "columns")
