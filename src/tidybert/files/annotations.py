@@ -131,9 +131,9 @@ def brat_records(path: str, report: ReadReport) -> Iterator[Record | Problem]:
     """The documents of a .ann file, or of a folder of them, each with the .txt beside it."""
     paths = [Path(path)]
     if paths[0].is_dir():
-        found = [name for name in folder_names(path) if name.endswith(".ann")]
-        found = without_links(path, found, report)
-        texts = without_links(path, [f"{name[:-4]}.txt" for name in found], report)
+        names = [name for name in folder_names(path) if name.endswith(".ann")]
+        names = without_links(path, names, report)
+        texts = without_links(path, [f"{name[:-4]}.txt" for name in names], report)
         report.files = [f"{name[:-4]}.ann" for name in texts]
         paths = [Path(path, name) for name in report.files]
     else:

@@ -105,7 +105,7 @@ def _widest(chunk: Any, stream: io.BufferedReader) -> int:
         stream.seek(chunk.dictionary_page_offset)
         # Type and unpacked size of a page: github.com/apache/parquet-format, PageHeader.
         if head := re.match(rb"\x15\x04\x15([\x80-\xff]{0,4}[\0-\x7f])", stream.read(8)):
-            return sum((byte & 127) << 7 * at for at, byte in enumerate(head[1])) >> 1
+            return int(sum((byte & 127) << 7 * at for at, byte in enumerate(head[1])) >> 1)
     is_repeated = chunk.has_dictionary_page or "DELTA_BYTE_ARRAY" in chunk.encodings
     return int(chunk.total_uncompressed_size) if is_repeated else 0
 
