@@ -57,6 +57,12 @@ def test_a_training_reports_on_what_it_holds_out(
     assert contents["data"] == f"{train}, a part held out"
     assert contents["model"] == str(tmp_path / "run")
 
+    other = toy_file("other.csv", 24, seed=1)
+    for file, is_dev in ((train, None), (other, False)):
+        evaluation = ["evaluate", str(tmp_path / "run"), str(file), "--resamples", "100"]
+        assert shell([*evaluation, "--report", str(report)]) == 0
+        assert json.loads((report / "report.json").read_text())["is_dev"] is is_dev
+
     (tmp_path / "mine").write_text("mine")
     command[-1] = str(tmp_path / "mine")
     assert shell([*command, "--out", str(tmp_path / "other")]) == 2
