@@ -66,7 +66,9 @@ def test_tokenizer_json_alone_opens_in_tokenizers(tokenizer: BertTokenizer, tmp_
     assert found.tokens == expected.tokens
     (tmp_path / "vocab.txt").unlink()
     (tmp_path / "tokenizer_config.json").unlink()
-    assert BertTokenizer.from_pretrained(tmp_path).__getstate__() == tokenizer.__getstate__()
+    # Pairs are cut by the library of the only file.
+    expected = {**tokenizer.__getstate__(), "odd_to_longer": True}
+    assert BertTokenizer.from_pretrained(tmp_path).__getstate__() == expected
 
 
 def test_without_settings_the_vocabulary_says_whether_it_is_cased(tmp_path: Path) -> None:

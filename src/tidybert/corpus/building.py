@@ -305,9 +305,9 @@ def build_corpus(
             _check_settings(directory, "a finished corpus", manifest.settings, settings, way)
             return manifest
         state = begin(directory, settings)
-        # How pairs are cut is no matter of a corpus, and was not in those of older versions.
+        # How pairs are cut is no matter of a corpus, and older versions wrote nothing of it.
         own = copy(tokenizer)
-        own.odd_to_longer = False
+        own.odd_to_longer = None
         own.save(directory)
         total_bytes = sum(size for _, size, _ in settings.files)
         while True:

@@ -72,7 +72,9 @@ class Encoding:
         return len(self.input_ids)
 
 
-def fitting_lengths(lengths: list[int], room: int, *, odd_to_longer: bool = False) -> list[int]:
+def fitting_lengths(
+    lengths: list[int], room: int, *, odd_to_longer: bool | None = False
+) -> list[int]:
     """How many tokens of each of one or two texts fit when they share ``room``.
 
     Cuts the longer of two texts first, until both are equal.  Where both are cut to an odd room,
@@ -105,7 +107,7 @@ class BertTokenizer:
         strip_accents: whether accents are dropped; None: as do_lower_case.
         tokenize_chinese_chars: whether each CJK ideograph is a word.
         added: tokens that are found in a text before it is cut; the vocabulary holds them.
-        odd_to_longer: how pairs are cut; see ``fitting_lengths``.
+        odd_to_longer: how pairs are cut; see ``fitting_lengths``.  None is False, and not saved.
 
     In a text, "[MASK]" and the other special tokens are plain text unless a call says
     ``special_tokens_in_text=True``.  Every method that takes texts raises TextError for a value
@@ -120,7 +122,7 @@ class BertTokenizer:
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
         added: Sequence[AddedToken] = (),
-        odd_to_longer: bool = False,
+        odd_to_longer: bool | None = False,
     ) -> None:
         self.odd_to_longer = odd_to_longer
         self.do_lower_case = do_lower_case
