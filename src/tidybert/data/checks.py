@@ -178,11 +178,11 @@ def check_labels(
         spellings.setdefault(_look(name), {})[name] = count
     alike = [each for each in spellings.values() if len(each) > 1]
     if alike:
-        shown = "; ".join(" and ".join(_told_apart(each)) for each in alike[:SHOWN])
+        shown = "; ".join(map(_told_apart, alike[:SHOWN]))
         more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
         report.warnings.append(
-            f"{nouns} that differ only in case, spaces or how characters are written: "
-            f"{shown}{more}; spell them alike"
+            f"{nouns} that differ only in case or spaces, or look alike: {shown}{more}; spell them "
+            "alike"
         )
     lone = [name for name, count in report.label_counts.items() if count == 1]
     if lone:
@@ -197,10 +197,11 @@ def _look(name: str) -> str:
     return "".join(char for char in plain if unicodedata.category(char) not in _UNSEEN)
 
 
-def _told_apart(counts: Mapping[str, int]) -> list[str]:
-    """Labels that look alike with their counts, by their code points where letters do not tell."""
+def _told_apart(counts: Mapping[str, int]) -> str:
+    """Labels that look alike with their counts, in ASCII where they have the same letters."""
     same = len({unicodedata.normalize("NFKC", name) for name in counts}) < len(counts)
-    return [f"{ascii(name) if same else repr(name)} {count:,}" for name, count in counts.items()]
+    spell = ascii if same else repr
+    return " and ".join(f"{spell(name)} {count:,}" for name, count in counts.items())
 
 
 def check_joined(report: DataReport, labels: Collection[str], *, are_several: bool) -> None:

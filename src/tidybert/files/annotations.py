@@ -129,17 +129,14 @@ def plain_record(
 
 def _argilla_answers(responses: dict[str, Any]) -> tuple[list[Any], list[dict[str, Any]]]:
     """All responses of a record, and of each annotator who submitted the values by question."""
-    given = [
-        (name, one)
-        for name, each in responses.items()
-        for one in (each if isinstance(each, list) else ())
-        if isinstance(one, dict)
-    ]
+    given: list[Any] = []
     found: dict[str, dict[str, Any]] = {}
-    for name, one in given:
-        if one.get("status", "submitted") == "submitted":
-            name = "label" if len(responses) == 1 else name
-            found.setdefault(str(one.get("user_id")), {})[name] = one.get("value")
+    for name, each in responses.items():
+        for place, one in enumerate(each if isinstance(each, list) else ()):
+            given.append(one)
+            if isinstance(one, dict) and one.get("status", "submitted") == "submitted":
+                key = "label" if len(responses) == 1 else name
+                found.setdefault(str(one.get("user_id", place)), {})[key] = one.get("value")
     return given, list(found.values())
 
 
@@ -188,9 +185,7 @@ def brat_records(path: str, report: ReadReport) -> Iterator[Record | Problem]:
         record = {"text": text, "entities": marks, "file": file.name}
         yield Problem(number, problem) if problem else (number, record)
     if bare:
-        report.notes.append(
-            f"{count_of(bare, 'document')} without a span, read as without entities"
-        )
+        report.notes.append(f"{count_of(bare, 'document')} without a span: without entities")
     if others:
         report.notes.append(
             f"{count_of(others, 'line')} of relations, events, attributes or notes not read"

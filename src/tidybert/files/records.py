@@ -208,12 +208,12 @@ def _are_lines(stream: BinaryIO, report: ReadReport) -> bool:
     if not isinstance(stream, io.BufferedReader):
         return by_suffix
     head = stream.peek(1).decode(utf16_mark(stream) or report.options.codec(), "ignore")
-    first, end, others = head.lstrip("\ufeff \t\r\n").partition("\n")
+    first, _, others = head.lstrip("\ufeff \t\r\n").partition("\n")
     try:
         json.loads(first)
     except (ValueError, RecursionError):
-        return by_suffix and not (end and first.strip() in ("{", "["))
-    return others.lstrip()[:1] == first[:1] or (by_suffix and (first[:1] == "{" or not end))
+        return by_suffix and first[:1] != "[" and not (first.strip() == "{" and others.strip())
+    return others.lstrip()[:1] == first[:1] or (by_suffix and first[:1] != "[")
 
 
 def _entries(cursor: JsonCursor, report: ReadReport) -> Iterator[Record | Problem]:

@@ -291,17 +291,14 @@ def _arrow_columns(data: Any, name: str) -> Memory:
         table = pa.table(data)
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"{name}: Arrow cannot read it: {error}; {EXPECTED}") from error
-    names, classes = (
-        tuple(table.column_names),
-        feature_names(schema_features(table.schema.metadata)),
-    )
+    classes = feature_names(schema_features(table.schema.metadata))
 
     def values(at: int) -> Sequence[Any]:
         column: list[Any] = table.column(at).to_pylist()
-        known = classes.get(names[at])
+        known = classes.get(table.column_names[at])
         return column if known is None else [named(each, known) for each in column]
 
-    return Memory(name, names, values)
+    return Memory(name, tuple(table.column_names), values)
 
 
 def _columns(columns: Sequence[list[Any]], name: str, tuple_names: TupleNames) -> Memory:

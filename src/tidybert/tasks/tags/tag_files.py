@@ -486,7 +486,8 @@ def _conll_sentences(
     bad: list[Problem] = []
     lines, is_conllu = _conllu_words(lines, report)
     for number, raw, problem in chain(lines, [(0, "", None)]):
-        cells = [*filter(None, chomp(raw).split("\t"))] if is_conllu else _CELL.findall(chomp(raw))
+        by_tab = is_conllu and not raw.isspace()
+        cells = chomp(raw).split("\t") if by_tab and raw else _CELL.findall(chomp(raw))
         if problem is None and (not cells or cells[0] == DOCUMENT_START):
             documents += bool(cells)
             if bad:
