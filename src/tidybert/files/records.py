@@ -57,6 +57,12 @@ class JsonCursor:
         """The character that the next value begins with, or nothing at the end."""
         return self.text[self._at : self._at + 1]
 
+    def here(self) -> int:
+        """The line of the next value."""
+        self.line += self.text.count("\n", self._counted, self._at)
+        self._counted = self._at
+        return self.line
+
     def value(self) -> Any:
         """Read the next value whole."""
         value, self._at = self._decode(self.text, self._at)
@@ -78,8 +84,7 @@ class JsonCursor:
             self._step()
             return
         while True:
-            self.line += self.text.count("\n", self._counted, self._at)
-            self._counted = self._at
+            self.here()
             yield self._key() if opener == "{" else None
             if self.peek() == closer:
                 self._step()
@@ -198,7 +203,7 @@ def json_records(stream: BinaryIO, report: ReadReport) -> Iterator[Record | Prob
     with json_cursor(stream, report) as cursor:
         yield from _entries(cursor, report)
         while cursor.peek() == "{":
-            yield _record(cursor.line, cursor.value())
+            yield _record(cursor.here(), cursor.value())
         cursor.end()
 
 
@@ -244,7 +249,8 @@ def _is_table(value: dict[str, Any]) -> bool:
     """Whether the object of a line holds rows itself, so that it is a file in one line."""
     rows = next((value[name] for name in _ROWS if isinstance(value.get(name), list)), [])
     is_list = bool(rows) and isinstance(rows[0], dict) and "paragraphs" not in rows[0]
-    return is_list or _is_column(next(iter(value.values()), None))
+    is_split = bool(rows) and isinstance(rows[0], list) and "columns" in value
+    return is_list or is_split or _is_column(next(iter(value.values()), None))
 
 
 def _table(table: dict[str, Any], report: ReadReport) -> Iterator[Record | Problem]:
@@ -285,10 +291,11 @@ def _served_rows(rows: list[Any], features: Any, report: ReadReport) -> list[Any
     by_name = {one["name"]: one["type"] for one in features or () if {"name", "type"} <= one.keys()}
     classes, found = noted_classes(feature_names(by_name), report), []
     for number, one in enumerate(rows, start=1):
-        inner = one.get("row") if isinstance(one, dict) and "row_idx" in one else None
-        if isinstance(inner, dict) and one.get("truncated_cells"):
-            one = Problem(number, f"cells are cut short: {one['truncated_cells']!s:.80}")
-        found.append(with_names(inner, classes) if isinstance(inner, dict) else one)
+        is_served = isinstance(one, dict) and isinstance(one.get("row"), dict) and "row_idx" in one
+        if is_served and one.get("truncated_cells"):
+            found.append(Problem(number, f"cells are cut short: {one['truncated_cells']!s:.80}"))
+        else:
+            found.append(with_names(one["row"], classes) if is_served else one)
     return found
 
 

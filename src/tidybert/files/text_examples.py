@@ -125,7 +125,7 @@ def labels_of(value: object, separator: str) -> tuple[str, ...] | str:
 _ITEM: Final = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+]?\d+\.?\d*|True|False)"""
 _NUMPY_LIST: Final = re.compile(rf"\[\s*{_ITEM}(?:\s+{_ITEM})*\s*\]")
 _NUMPY_ITEM: Final = re.compile(rf"\bnp\.\w+\(({_ITEM})\)")
-_CALL: Final = re.compile(r"(?:frozenset|set|array)\((.*?)(?:,\s*dtype=\w+)?\)", re.DOTALL)
+_CALL: Final = re.compile(r"(?:frozenset|set|array)\((.*?)(?:,\s*dtype=[^()]+)?\)", re.DOTALL)
 _WHOLE: Final = re.compile(r"([+-]?[0-9]+)(\.0*)?")
 
 

@@ -38,8 +38,11 @@ from tidybert.files.text_examples import (
 from tidybert.storage.limits import CELL_CHARACTERS, LABELS
 
 
-def _judge(head: bytes, _report: ReadReport) -> tuple[str, str]:
-    return "jsonl" if head.lstrip()[:1] in (b"{", b"[") else "text", "the first byte"
+def _judge(head: bytes, report: ReadReport) -> tuple[str, str]:
+    if head.lstrip()[:1] not in (b"{", b"["):
+        return "text", "the first byte"
+    # A short line alone may hold all, as a line of many does not.
+    return "jsonl" if report.path == "-" or b"\n" in head.strip() else "json", "the first byte"
 
 
 FORMATS: Final = FileFormats(
