@@ -195,8 +195,10 @@ def json_records(stream: BinaryIO, report: ReadReport) -> Iterator[Record | Prob
         codec, guessed = report.options.codec(), report.guessed_encoding
         rows = line_records(decoded_lines(stream, codec, report.path, guessed), report)
         for row in islice(rows, 1):
-            is_table = not isinstance(row, Problem) and _is_table(row[1])
-            yield from _table(row[1], report) if is_table else [row]  # type: ignore[arg-type]
+            if isinstance(row, Problem) or not _is_table(row[1]):
+                yield row
+            else:
+                yield from _table(row[1], report)
         yield from rows
         return
     # The file is held in memory.
@@ -247,7 +249,7 @@ def _is_column(value: Any) -> bool:
 
 def _is_table(value: dict[str, Any]) -> bool:
     """Whether the object of a line holds rows itself, so that it is a file in one line."""
-    rows = next((value[name] for name in _ROWS if isinstance(value.get(name), list)), [])
+    rows: list[Any] = next((value[name] for name in _ROWS if type(value.get(name)) is list), [])
     is_list = bool(rows) and isinstance(rows[0], dict) and "paragraphs" not in rows[0]
     is_split = bool(rows) and isinstance(rows[0], list) and "columns" in value
     return is_list or is_split or _is_column(next(iter(value.values()), None))
@@ -255,7 +257,7 @@ def _is_table(value: dict[str, Any]) -> bool:
 
 def _table(table: dict[str, Any], report: ReadReport) -> Iterator[Record | Problem]:
     """The rows that an object has in a list or in columns, or itself as one; counted from 1."""
-    found = next((table[name] for name in _ROWS if isinstance(table.get(name), list)), [])
+    found: list[Any] = next((table[name] for name in _ROWS if type(table.get(name)) is list), [])
     names, columns = table.get("columns"), list(table.values())
     rows: list[Any] = [table]
     if isinstance(names, list) and found and isinstance(found[0], list):
@@ -289,7 +291,8 @@ def _table(table: dict[str, Any], report: ReadReport) -> Iterator[Record | Probl
 def _served_rows(rows: list[Any], features: Any, report: ReadReport) -> list[Any]:
     """Rows; those of the server of datasets without what is around them, and with names."""
     by_name = {one["name"]: one["type"] for one in features or () if {"name", "type"} <= one.keys()}
-    classes, found = noted_classes(feature_names(by_name), report), []
+    classes = noted_classes(feature_names(by_name), report)
+    found: list[Any] = []
     for number, one in enumerate(rows, start=1):
         is_served = isinstance(one, dict) and isinstance(one.get("row"), dict) and "row_idx" in one
         if is_served and one.get("truncated_cells"):

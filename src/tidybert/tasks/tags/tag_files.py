@@ -318,8 +318,8 @@ def record_examples(
 def _with_lists(number: int, record: dict[str, Any], report: ReadReport) -> Record:
     """The object with the lists that texts of words and tags spell, as a CSV has them."""
     options = report.options
-    for key in {options.text, options.label, *WORD_KEYS, *TAG_KEYS, *SPAN_KEYS} & record.keys():
-        if isinstance(record[key], str) and (found := list_in(record[key])) is not None:
+    for key in map(str, (options.text, options.label, *WORD_KEYS, *TAG_KEYS, *SPAN_KEYS)):
+        if isinstance(record.get(key), str) and (found := list_in(record[key])) is not None:
             record[key] = found
     return number, record
 
