@@ -62,7 +62,7 @@ class ReadOptions(Options):
     --multi-label takes several columns of 0 and 1, such as toxic,insult."""
     label_separator: str | None = option(None, part="labels")
     """``--label-separator``: With --multi-label, the characters between a text's labels, such as
-    semicolon. If not set: comma. JSON and Parquet may contain lists."""
+    semicolon. If not set: comma. JSON, Parquet and cells may contain lists."""
     format: str | None = option(None)
     """``--format``: ``csv``, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (lines),
     label-text, swag, codah or conll. If not set: by suffix or content."""
