@@ -11,12 +11,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from operator import itemgetter, ne
 from typing import Any, BinaryIO, Final
 
 from tidybert.errors import DataError, LimitError, param
 from tidybert.files.arrow_files import noted_classes, with_names
 from tidybert.files.reading import ROLES, ReadOptions, ReadReport
-from tidybert.files.rows import Problem, Record, count_of, feature_names, json_type
+from tidybert.files.rows import (
+    Problem,
+    Record,
+    count_of,
+    feature_names,
+    finite_number,
+    json_type,
+)
 from tidybert.files.text_lines import (
     NUL_BYTE,
     Line,
@@ -349,6 +357,27 @@ def _record(number: int, value: Any) -> Record | Problem:
 CellsRow = tuple[int, list[str]]
 
 
+# What a spreadsheet runs as a formula, after any number of the guards that show it as text.
+_LIVE: Final = re.compile(r"'*[=+\-@\t\r]")
+
+
+def guarded(text: str) -> str:
+    """A cell of a CSV to write, which no spreadsheet runs; a number stays as it is.
+
+    >>> guarded("=1+1"), guarded("-0.5"), guarded("'@SUM(1)")
+    ("'=1+1", '-0.5', "''@SUM(1)")
+    """
+    return f"'{text}" if _LIVE.match(text) and finite_number(text) is None else text
+
+
+def unguarded(cell: str) -> str:
+    """The text that ``guarded`` made a cell of."""
+    return cell[1:] if cell[:1] == "'" and _LIVE.match(cell) else cell
+
+
+_FIRST_CHARACTER: Final = itemgetter(slice(1))
+
+
 def delimited_rows(
     stream: BinaryIO, report: ReadReport, file_format: str
 ) -> Iterator[CellsRow | Problem]:
@@ -356,24 +385,32 @@ def delimited_rows(
     options = report.options
     lines = decoded_lines(stream, options.codec(), report.path, report.guessed_encoding)
     lines = _with_delimiter(islice(lines, options.skip_rows, None), file_format, report)
-    blank = 0
+    blank, num_guards, is_csv = 0, 0, file_format == "csv"
     # Rows of separators alone say nothing where no other row follows.
     empty: list[CellsRow | Problem] = []
     for row in split_rows(lines, file_format, report.options, report.escape):
-        if isinstance(row, Problem) or (row[1] and row[1][0]) or any(row[1]):
-            if empty:
-                yield from empty
-                empty.clear()
-            yield row
-        elif len(row[1]) > 1:
-            empty.append(row)
-        elif row[1]:
-            yield row
-        else:
-            blank += 1
+        is_empty = not isinstance(row, Problem) and not any(row[1])
+        if is_empty and len(row[1]) != 1:
+            if row[1]:
+                empty.append(row)
+            blank += not row[1]
+            continue
+        if empty:
+            yield from empty
+            empty.clear()
+        if is_csv and not isinstance(row, Problem) and "'" in map(_FIRST_CHARACTER, row[1]):
+            plain = list(map(unguarded, row[1]))
+            num_guards += sum(map(ne, plain, row[1]))
+            row = row[0], plain
+        yield row
     report.note_blank(blank)
     if empty:
         report.notes.append(f"{count_of(len(empty), 'empty row')} at the end passed over")
+    if num_guards:
+        report.notes.append(
+            f"{count_of(num_guards, 'cell')} read without the ' that keeps a spreadsheet from "
+            "running it as a formula"
+        )
 
 
 def split_rows(
