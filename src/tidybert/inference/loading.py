@@ -391,8 +391,9 @@ def model_fingerprint(
     digest = hashlib.sha256(json.dumps(tokenizer.identity()).encode())
     assert isinstance(model.config, BertConfig)
     config = model.config.to_dict()
-    # It does not change what is computed, and older fingerprints do not include it.
-    del config["classifier_dropout"]
+    # They do not change what is computed, and older fingerprints do not include them.
+    for of_heads in ("classifier_dropout", "classifier_activation"):
+        config.pop(of_heads, None)
     digest.update(json.dumps(config).encode())
     for name, tensor in _weights_of(model):
         digest.update(name.encode())
