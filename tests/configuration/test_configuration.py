@@ -397,7 +397,7 @@ def test_thetas_of_modernbert_are_read_or_refused() -> None:
         {"full_attention": 1e4},
         [1e4],
     ):
-        with pytest.raises(ConfigError, match="rope_parameters is .*only an object with full_att"):
+        with pytest.raises(ConfigError, match=r"rope_parameters is .*only an object with full_att"):
             thetas(rope_parameters=wrong)
     for wrong in ({"global_rope_theta": None}, {"local_rope_theta": "10000"}):
         with pytest.raises(ConfigError, match="rope_theta is"):

@@ -168,13 +168,16 @@ class BertTokenizer:
         if do_lower_case is None:
             do_lower_case, source = not vocabulary.is_cased, "judged by the vocabulary's capitals"
         _LOGGER.info(f"tokenizer of {model}: {'un' * do_lower_case}cased, {source}")
-        return cls(
+        found = cls(
             vocabulary,
             do_lower_case,
             strip_accents=settings.get("strip_accents"),
             tokenize_chinese_chars=settings.get("tokenize_chinese_chars") is not False,
             added=files.added,
         )
+        if not files.has_types:
+            found.layout = found.layout.of_one_type()
+        return found
 
     @classmethod
     def from_file(
@@ -216,7 +219,8 @@ class BertTokenizer:
         Other programs truncate to ``model_max_length`` on request, and give token types to a model
         that ``reads_segments`` alone.
         """
-        limits = tokenizer_files.limits_of(model_max_length, reads_segments)
+        has_types = self.layout != self.layout.of_one_type()
+        limits = tokenizer_files.limits_of(model_max_length, reads_segments and has_types)
         tokenizer_files.write_directory(
             Path(directory), self.vocabulary, self._settings(), self.added, limits
         )
@@ -409,10 +413,12 @@ class BertTokenizer:
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy leaves the cache out: it is large, and cheap to fill again.
-        return {"vocab": self.vocabulary, **self._settings(), "added": self.added}
+        given = {"vocab": self.vocabulary, **self._settings(), "added": self.added}
+        return {"given": given, "layout": self.layout}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        BertTokenizer.__init__(self, **state)
+        BertTokenizer.__init__(self, **state["given"])
+        self.layout = state["layout"]
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())
