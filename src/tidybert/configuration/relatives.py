@@ -42,7 +42,7 @@ class RobertaConfig(RelativeConfig):
     family: ClassVar[Family] = ROBERTA
     reads_segments = False
 
-    head_act = "gelu"  # type: ignore[assignment]
+    head_act = "gelu"
 
     pad_token_id: int = option(1, at_least=0, at_most=MAX_SIZE)
 
@@ -121,7 +121,7 @@ class ElectraConfig(RelativeConfig):
     model_type = "electra"
     family: ClassVar[Family] = ELECTRA
     pooler_act = "gelu"
-    head_act = "gelu"  # type: ignore[assignment]
+    head_act = "gelu"
 
     embedding_size: int = option(128, at_least=1, at_most=MAX_SIZE)
 

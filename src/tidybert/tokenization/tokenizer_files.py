@@ -175,8 +175,9 @@ class _Beside:
         files = (TOKENIZER_CONFIG_FILE, SPECIAL_TOKENS_FILE, CONFIG_FILE)
         config, mapped, model = (_read_object(directory / each, JSON_BYTES) or {} for each in files)
         usual = model.get("tokenizer_class") or _CLASSES.get(str(model.get("model_type")), "")
-        kind = str(config.get("tokenizer_class") or usual).removesuffix("Fast")
-        kind *= not present(directory / METADATA_FILE, error=ConfigError)
+        is_ours = present(directory / METADATA_FILE, error=ConfigError)
+        named_class = str(config.get("tokenizer_class") or usual).removesuffix("Fast")
+        kind = "" if is_ours else named_class
         cut = (described or {}).get("truncation")
         side = cut.get("direction") if isinstance(cut, dict) else None
         if kind and str(config.get("truncation_side", side)).lower() == "left":
