@@ -20,7 +20,11 @@ from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.distillation import Lessons, learn_states, lessons_of
 from tidybert.finetuning.finetuned_model import FinetunedModel, save, write_weights
-from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
+from tidybert.finetuning.finetuning_job import (
+    FEWEST_TO_HOLD_OUT,
+    FinetuningJob,
+    FinetuningOptions,
+)
 from tidybert.finetuning.head_start import (
     ProbeMemory,
     built_from,
@@ -275,10 +279,15 @@ def train(
     lessons = replace(lessons, encoder=None)  # whose memory is free from here on
     if not has_head and arguments.head_start != "random" and loop.state.step == 0:
         named = _named_features(job, task, examples.train, tokenizer, reporter)
-        start_with_probe(task, loop, lessons.summed_loss, None if origin is None else probe, named)
+        # A job of files has no other figures; a program that holds examples measures by itself.
+        is_asked = not data.held_out and isinstance(job.task, str)
+        few = data.train if is_asked and len(data.train) < FEWEST_TO_HOLD_OUT else ()
+        shared = None if origin is None else probe
+        start_with_probe(task, loop, lessons.summed_loss, shared, named, few)
     interrupted = None
     try:
-        result = loop.train()
+        # A head at random is no start to keep.
+        result = loop.train(measures_start=has_head or arguments.head_start != "random")
     except TrainingInterrupted as error:
         if not isinstance(error.kept, TrainingResult):
             raise
@@ -304,7 +313,10 @@ def train(
     if interrupted is not None:
         raise interrupted.keeping(finished)
     if run is not None:
-        record["seconds"] = round(loop.state.progress["seconds"], 3)
+        record["stages"] = {name: round(each, 3) for name, each in result.stages.items()}
+        record["seconds"] = round(sum(result.stages.values()), 3)
+        if result.cross_validated:
+            record["cross_validated"] = result.cross_validated
         write_arguments(run, finished.arguments)
         texts = map(task.identity, [*data.train, *examples.unlabelled])
         write_training_texts(run, text_hashes(texts))

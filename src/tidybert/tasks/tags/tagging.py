@@ -430,6 +430,12 @@ class Tagging(Task[TaggedExample]):
         )
         return states
 
+    def as_outputs(self, rows: Any, one: Features) -> Any:
+        """A row for each piece, as the whole head gives."""
+        found = np.zeros((len(one.input_ids), len(self.names)), dtype=np.float32)
+        found[one.place.rows] = rows
+        return found
+
     def num_head_rows(self, one: Features) -> int:
         return len(one.place.words)
 
