@@ -173,15 +173,18 @@ def train(
     config, tokenizer, origin = model_sources(job.model, job.vocab, allow_pickle=job.allow_pickle)
     begun = origin if isinstance(origin, ModelDirectory) else None
     task = task.begun_from(begun, job.arguments.pooling)
-    arguments, config = with_defaults(job.arguments, task, config, reporter)
+    # What is said of the model comes after what is said of the data, which the user knows.
+    of_model: list[str] = []
+    later = replace(reporter, note=of_model.append)
+    arguments, config = with_defaults(job.arguments, task, config, later)
     fitting_length(config, length)
     # A new head's initial weights follow from the seed alone.
     with weights_drawn_with(arguments.seed):
         # A head that learned to read the last layer would be no good start for an earlier one.
         new_head = job.new_head or job.num_layers is not None
-        network, has_head = built_from(task, config, origin, new_head, reporter)
+        network, has_head = built_from(task, config, origin, new_head, later)
     if job.num_layers is not None:
-        config = keep_layers(network, job.num_layers, reporter)
+        config = keep_layers(network, job.num_layers, later)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     device = to_device(network, job.device)
     _require_room(job, network, arguments, examples)
@@ -201,6 +204,8 @@ def train(
     if reporter.rows is not None:
         report.warn(reporter.rows)
     reporter.data(report)
+    for line in of_model:
+        reporter.tell(line)
     task.add_labels(data.train_features, data.train)
     task.add_labels(data.dev_features, data.held_out)
     if (weights := job.example_weights) is not None:
