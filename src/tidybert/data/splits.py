@@ -120,13 +120,13 @@ def folds_of(
 ) -> Indices:
     """(N,) a fold for each example: near-duplicates are in one, and each fold has all classes.
 
-    Texts are compared without case, white space and the values of digits.  There are fewer folds
+    Texts are compared without case, white space and the values of numbers.  There are fewer folds
     where there are fewer groups.
     """
     from scipy.sparse import coo_array, csr_array
     from scipy.sparse.csgraph import connected_components
 
-    texts = [re.sub(r"\d", "0", _canonical(each).decode()) for each in identities]
+    texts = [re.sub(r"\d+", "0", _canonical(each).decode()) for each in identities]
     different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
     numbers: dict[str, int] = {}
     places: list[tuple[int, int]] = []

@@ -47,7 +47,7 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.determinism import weights_drawn_with
-from tidybert.training.fine_tuning import freeze
+from tidybert.training.fine_tuning import CALIBRATED, freeze
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.precision import decided
@@ -236,8 +236,13 @@ def train(
     def evaluate(model: nn.Module) -> dict[str, Any]:
         known[:] = [one for one in known if one[0] is loop.state.best_metrics]
         answers = measure(task, model)
-        known.append((answers.metrics(), answers))
-        return known[-1][0]
+        found = answers.metrics()
+        if "log_loss" in found and loop.state.best_step == 0:
+            calibrated = task.calibrated(answers)
+            again = calibrated.answers(answers.outputs, answers.features, answers.examples)
+            found[CALIBRATED] = again.metrics()["log_loss"]
+        known.append((found, answers))
+        return found
 
     objective = task.objective(
         network,

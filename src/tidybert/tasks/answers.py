@@ -105,9 +105,10 @@ class Answers(ABC, Generic[T, E]):
         self, num_resamples: int = NUM_RESAMPLES, max_seconds: float = MAX_SECONDS
     ) -> Intervals:
         """Of each metric: Wilson's for the accuracy of whole examples, else a bootstrap's."""
+        task: Any = self.task
         count = len(self.examples)
         drawn = bootstrap(self.metrics, count, num_resamples=num_resamples, max_seconds=max_seconds)
-        if self.task.unit == "token" or "accuracy" not in (found := self.metrics()):
+        if task.unit == "token" or "accuracy" not in (found := self.metrics()):
             return drawn
         accuracy = {"accuracy": proportion_interval(found["accuracy"], count)}
         return replace(drawn, by_name={**drawn.by_name, **accuracy})

@@ -6,6 +6,7 @@ choices of a question.  R rows, H width, C outputs.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -158,10 +159,13 @@ class _Layer:
 
     def fit(self, part: _Part, *penalties: float | None) -> None:
         """Go on from the present weights to those of each penalty; None fits the biases alone."""
-        products = part.rows.numel() * len(self.bias)
-        with on_one_thread(products <= _PRODUCTS_OF_ONE_THREAD):
+        with self.threads(part):
             for penalty in penalties:
                 self._fit(part, penalty)
+
+    def threads(self, part: _Part) -> AbstractContextManager[None]:
+        """Compute in the block on as many threads as suit the part."""
+        return on_one_thread(part.rows.numel() * len(self.bias) <= _PRODUCTS_OF_ONE_THREAD)
 
     def _fit(self, part: _Part, penalty: float | None) -> None:
         trained = [self.bias] if penalty is None else [self.weight, self.bias]
@@ -210,7 +214,8 @@ def _choose_penalty(
         def loss(fold: int) -> float:
             fitted, measured = parts[fold]
             layers[fold].fit(fitted, penalty)
-            return float(measured.summed_loss(layers[fold]))
+            with layers[fold].threads(measured):
+                return float(measured.summed_loss(layers[fold]))
 
         weight = sum(measured.weight for _, measured in parts)
         return sum(map_on_threads(loss, range(num_folds))) / weight

@@ -269,6 +269,8 @@ class TrainingLoop(Generic[AnyObjective]):
         self.reporter.plot("eval", self.record.log_evaluation(metrics), step)
         self.reporter.metrics(step, metrics)
         is_better = best is None or objective.is_better(metrics, best)
+        if best is not None and self.state.best_step == 0:
+            is_better |= objective.is_surer(metrics, best)
         # Figures of two devices may differ in their last bits, and gathering takes all processes.
         if objective.processes.any(is_better and objective.processes.is_first)[0]:
             with self.whole_model():

@@ -191,7 +191,7 @@ def _check_chance(
         words = len(one.context.split())
         longest = min(max_answer_length, words)
         spans = longest * words - longest * (longest - 1) // 2
-        chance += len({each.text for each in one.answers}) / max(1, spans)
+        chance += len({text for text, _ in one.answers}) / max(1, spans)
     report.facts.append(
         f"a guess, {max_answer_length} words of the text or fewer, is right in "
         f"{chance / len(measured):.2%} of the {part} questions"
