@@ -246,10 +246,10 @@ class _Beside:
         for each in named if self.kind else ():
             content = _content(each)
             free = max([len(ids) - 1, *(one.id for one in found.values())]) + 1
-            number = ids.get(content, free)
+            row = ids.get(content, free)
             # transformers fails at a token for which the model has no row; here it is characters.
-            if content and content not in found and number < self.model.get("vocab_size", free + 1):
-                values = {**(each if isinstance(each, dict) else {}), "id": number, "special": True}
+            if content and content not in found and row < self.model.get("vocab_size", free + 1):
+                values = {**(each if isinstance(each, dict) else {}), "id": row, "special": True}
                 found[content] = _added({**values, "content": content}, path)
         return tuple(sorted(found.values(), key=lambda each: each.id))
 
