@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from fastapi import Request
 
 from tidybert.server.answers import Refusal, Shape, refused
-from tidybert.server.engine import Engine
+from tidybert.server.engine import Engine, late
 from tidybert.server.settings import LOOPBACK, ServerSettings
 
 # Which names a server answers to, so that no page of another site reaches it through a browser.
@@ -160,7 +160,7 @@ class Door:
         self._hosts.check(scope["method"], scope["headers"])
         scope[_CLIENT] = self._client(scope)
         if scope["method"] != "POST":
-            await self._app(scope, receive, send)
+            await self._answer(scope, receive, send)
             return
         body = await self._body(scope, receive)
         if body is None:
@@ -182,9 +182,23 @@ class Door:
 
         watcher = asyncio.ensure_future(watch())
         try:
-            await self._app(scope, once, send)
+            await self._answer(scope, once, send)
         finally:
             watcher.cancel()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The app's answer; Refusal 504 if it does not begin before the deadline."""
+
+        async def begin(message: Message) -> None:
+            if not limit.expired():
+                limit.reschedule(None)
+            await send(message)
+
+        try:
+            async with asyncio.timeout(self._engine.settings.deadline) as limit:
+                await self._app(scope, receive, begin)
+        except TimeoutError:
+            raise late(self._engine) from None
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """The whole body; None if the client left.  Raises Refusal 413 and 408."""

@@ -46,6 +46,9 @@ class ServerSettings(PrecisionOption, BatchOption, DeviceOption, PickleOption):
     allowed_host: str | None = option(None)
     """``--allowed-host NAMES``: Also answer to these host names, with commas between them. On this
     machine's own address the server otherwise answers to localhost only."""
+    allow_token_ids: bool = False
+    """``--allow-token-ids``: Take token ids at /v1/embeddings too. Clients of OpenAI may send those
+    of another model, which give meaningless vectors."""
     workers: int = option(1, at_least=1)
     """``--workers N``: Processes that answer. They share the weights and divide the cores."""
     index: Path | None = option(None)
