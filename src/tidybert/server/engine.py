@@ -2,7 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import os
+import signal
+import weakref
+from collections.abc import AsyncIterator, Callable, Mapping, MutableSequence, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import accumulate, count, islice
@@ -15,9 +18,10 @@ import torch
 
 from tidybert.checkpoints.sentence_form import POOLINGS
 from tidybert.data.features import Features, text_features
-from tidybert.errors import TidyBertError, suggestion
+from tidybert.errors import suggestion
 from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import check_texts, choose_device
+from tidybert.modeling.kernels.threads import return_freed_memory
 from tidybert.server.answers import WRONG_TASK, Refusal, as_refusals
 from tidybert.server.served_model import (
     EMBED,
@@ -42,15 +46,29 @@ from tidybert.tokenization.tokenizer import Encoding
 _LOGGER: Final = logging.getLogger(__name__)
 MOST_SHOWN: Final = 2**19
 """Most tokens that one request may have shown: each is some 60 bytes of an answer."""
+# Seconds for which a reload waits for requests that hold the old models, before it says that it is
+# done.
+_PATIENCE: Final = 1.0
 _BATCH_TOKENS: Final = {"cpu": 1024, "cuda": 16_384}
 
 
 class Engine:
-    """The models of a server, its queue and threads; ``parent``: whose worker this is."""
+    """The models of a server, its queue and threads.
 
-    def __init__(self, settings: ServerSettings, parent: int | None = None) -> None:
+    Of a worker ``parent`` is the process that opens models; ``reloading`` is a byte that all share,
+    which is 1 while it does.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        parent: int | None = None,
+        reloading: MutableSequence[int] | None = None,
+    ) -> None:
         self.settings = settings
         self.parent = parent
+        self._shared = [0] if reloading is None else reloading
+        self._reload: asyncio.Task[None] | None = None
         self.models: Mapping[str, ServedModel] = {}
         self.is_ready = False
         #: Whether clients shall open new connections, because another process takes over.
@@ -77,16 +95,40 @@ class Engine:
         self.is_ready = False
         self.stages.close()
 
-    async def reload(self) -> bool:
-        """Open all models again, for requests to come; False and the old ones if that fails."""
+    def reload(self) -> asyncio.Future[bool] | None:
+        """Begin to open all models again, for requests to come; one at a time, else Refusal 409.
+
+        The future gets False if that failed and the old models stay.  None: the parent does it.
+        """
+        if self._shared[0] or not (self._reload is None or self._reload.done()):
+            message = "the models are being opened already; send it again once that is done"
+            raise Refusal(409, message, retry_after=1)
+        if self.parent is not None:
+            self._shared[0] = 1
+            os.kill(self.parent, signal.SIGHUP)
+            return None
+        opened = asyncio.get_running_loop().create_future()
+        self._reload = asyncio.ensure_future(self._open_again(opened))
+        return opened
+
+    async def _open_again(self, opened: asyncio.Future[bool]) -> None:
+        """Ends once the requests in work have let go of the old models."""
         loop = asyncio.get_running_loop()
+        old = [weakref.ref(each) for each in self.models.values()]
         try:
             self.models = await loop.run_in_executor(None, open_models, self.settings)
-        except TidyBertError:
+        except Exception:
             _LOGGER.exception("reloading failed; the old models stay")
-            return False
+            opened.set_result(False)
+            return
         _LOGGER.info("the models were opened again")
-        return True
+        now = loop.time()
+        for until in (now + _PATIENCE, now + self.settings.deadline):
+            while any(each() is not None for each in old) and loop.time() < until:
+                await asyncio.sleep(0.02)
+            await loop.run_in_executor(None, return_freed_memory)
+            if not opened.done():
+                opened.set_result(True)
 
     def model(self, name: str | None) -> ServedModel:
         """A model by its name, the first one for None; Refusal 404 if no model has the name."""
