@@ -216,11 +216,14 @@ class Door:
                 limit.reschedule(None)
             await send(message)
 
+        self._engine.in_work += 1
         try:
             async with asyncio.timeout(self._engine.settings.deadline) as limit:
                 await self._app(scope, receive, begin)
         except TimeoutError:
             raise late(self._engine) from None
+        finally:
+            self._engine.in_work -= 1
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """The whole body; None if the client left.  Raises Refusal 413 and 408."""

@@ -69,6 +69,8 @@ class Engine:
         self.parent = parent
         self._shared = [0] if reloading is None else reloading
         self._reload: asyncio.Task[None] | None = None
+        #: Requests that may hold a model.
+        self.in_work = 0
         self.models: Mapping[str, ServedModel] = {}
         self.is_ready = False
         #: Whether clients shall open new connections, because another process takes over.
@@ -95,12 +97,13 @@ class Engine:
         self.is_ready = False
         self.stages.close()
 
-    def reload(self) -> asyncio.Future[bool] | None:
+    def reload(self, own: int = 0) -> asyncio.Future[bool] | None:
         """Begin to open all models again, for requests to come; one at a time, else Refusal 409.
 
+        ``own`` is 1 if a request asks for it, which does not wait for itself.
         The future gets False if that failed and the old models stay.  None: the parent does it.
         """
-        if self._shared[0] or not (self._reload is None or self._reload.done()):
+        if self._shared[0] or self._reload is not None:
             message = "the models are being opened already; send it again once that is done"
             raise Refusal(409, message, retry_after=1)
         if self.parent is not None:
@@ -108,27 +111,32 @@ class Engine:
             os.kill(self.parent, signal.SIGHUP)
             return None
         opened = asyncio.get_running_loop().create_future()
-        self._reload = asyncio.ensure_future(self._open_again(opened))
+        self._reload = asyncio.ensure_future(self._open_again(opened, own))
         return opened
 
-    async def _open_again(self, opened: asyncio.Future[bool]) -> None:
+    async def _open_again(self, opened: asyncio.Future[bool], own: int) -> None:
         """Ends once the requests in work have let go of the old models."""
         loop = asyncio.get_running_loop()
-        old = [weakref.ref(each) for each in self.models.values()]
+        old = [weakref.ref(each.encoder) for each in self.models.values()]
+        is_opened = True
         try:
             self.models = await loop.run_in_executor(None, open_models, self.settings)
         except Exception:
             _LOGGER.exception("reloading failed; the old models stay")
-            opened.set_result(False)
-            return
-        _LOGGER.info("the models were opened again")
-        now = loop.time()
-        for until in (now + _PATIENCE, now + self.settings.deadline):
-            while any(each() is not None for each in old) and loop.time() < until:
+            is_opened = False
+        else:
+            _LOGGER.info("the models were opened again")
+            now = loop.time()
+            while self.in_work > own and any(each() is not None for each in old):
+                if loop.time() > now + _PATIENCE and not opened.done():
+                    opened.set_result(True)
+                if loop.time() > now + self.settings.deadline:
+                    break
                 await asyncio.sleep(0.02)
-            await loop.run_in_executor(None, return_freed_memory)
-            if not opened.done():
-                opened.set_result(True)
+        await loop.run_in_executor(None, return_freed_memory)
+        self._reload = None
+        if not opened.done():
+            opened.set_result(is_opened)
 
     def model(self, name: str | None) -> ServedModel:
         """A model by its name, the first one for None; Refusal 404 if no model has the name."""

@@ -257,7 +257,7 @@ class _Server(uvicorn.Server):
         self.config.app.state.engine.is_leaving = True  # type: ignore[union-attr]
         loop = asyncio.get_running_loop()
         # They listen until these copies are closed, after the event loop has closed its own.
-        waiting = [each.dup() for each in sockets or ()]
+        waiting = [each.dup() for each in sockets or () if each.fileno() >= 0]
         for closing in (*self.servers, *(sockets or ())):
             closing.close()
         await asyncio.sleep(0.1)

@@ -60,7 +60,7 @@ async def reload(request: Request) -> JsonAnswer:
     is_here = request.client is None or request.client.host in LOOPBACK
     if not engine.settings.keys and not is_here:
         raise Refusal(403, "without API keys only this machine may reload")
-    opened = engine.reload()
+    opened = engine.reload(own=1)
     if opened is not None:
         # Not wait_for: it goes on without the client.
         await asyncio.wait([opened], timeout=0.9 * engine.settings.deadline)
