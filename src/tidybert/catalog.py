@@ -12,18 +12,21 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidybert.configuration import SIZES, BertConfig
 from tidybert.errors import ModelNotFoundError, WeightsError, suggestion
 from tidybert.storage.atomic_files import file_sha256
-from tidybert.storage.hub_files import HubModel, HubName, cached_model, cached_names, fetch_model
+from tidybert.storage.hub_files import HubName, cached_model, cached_names
 from tidybert.storage.model_files import (
     CHECKPOINTS_FOLDER,
     CONFIG_FILE,
     WEIGHTS_FILE,
     checkpoints_by_step,
 )
+
+if TYPE_CHECKING:
+    from tidybert.storage.hub_download import HubModel
 
 
 @dataclass(frozen=True)
@@ -247,11 +250,14 @@ def download(name: str) -> Path:
 
 def download_from_hub(
     name: HubName, *, allow_pickle: bool, progress: Callable[[str, int, int], None]
-) -> HubModel:
+) -> "HubModel":
     """Fetch a hub's model into the hub's cache; see ``fetch_model`` for ``progress`` and errors.
 
     Raises ConfigError, before the weights are fetched, for a model that is no BERT.
     """
+    # What reads answers of a hub is loaded where one is asked.
+    from tidybert.storage.hub_download import fetch_model
+
     return fetch_model(
         name, check=BertConfig.from_file, allow_pickle=allow_pickle, progress=progress
     )
