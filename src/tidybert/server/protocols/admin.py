@@ -53,8 +53,8 @@ async def reload(request: Request) -> JsonAnswer:
     """Open the models' directories again; requests in work end with the old ones.
 
     It needs an API key if the server has keys; else only this machine may ask.  With several
-    workers, or if it takes as long as the deadline, the answer has status 202, and the server goes
-    on to open them.  While it does, another request gets 409.
+    workers, or if it takes half of the deadline, the answer has status 202, and the server goes on
+    to open them.  While it does, another request gets 409.
     """
     engine = engine_of(request)
     is_here = request.client is None or request.client.host in LOOPBACK
@@ -63,7 +63,7 @@ async def reload(request: Request) -> JsonAnswer:
     opened = engine.reload(own=1)
     if opened is not None:
         # Not wait_for: it goes on without the client.
-        await asyncio.wait([opened], timeout=0.9 * engine.settings.deadline)
+        await asyncio.wait([opened], timeout=engine.settings.deadline / 2)
     if opened is None or not opened.done():
         return JsonAnswer({"models": list(engine.models)}, 202)
     if not opened.result():
