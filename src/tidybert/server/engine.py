@@ -5,10 +5,11 @@ import logging
 import os
 import signal
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping, MutableSequence, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import accumulate, count, islice
+from mmap import mmap
 from typing import Any, Final
 
 import numpy as np
@@ -63,11 +64,11 @@ class Engine:
         self,
         settings: ServerSettings,
         parent: int | None = None,
-        reloading: MutableSequence[int] | None = None,
+        reloading: bytearray | mmap | None = None,
     ) -> None:
         self.settings = settings
         self.parent = parent
-        self._shared = [0] if reloading is None else reloading
+        self._shared = bytearray(1) if reloading is None else reloading
         self._reload: asyncio.Task[None] | None = None
         #: Requests that may hold a model.
         self.in_work = 0
@@ -390,9 +391,9 @@ class AskedModel:
         assert predictor is not None
 
         def featured(part: Sequence[tuple[str, str]]) -> list[Features]:
-            pairs = [list(each) for each in zip(*part, strict=True)]
-            check_texts(*pairs)
-            return text_features(model.tokenizer, *pairs, model.max_positions)
+            first, second = zip(*part, strict=True)
+            check_texts(first, second)
+            return text_features(model.tokenizer, first, second, model.max_positions)
 
         async with admitted(self.engine, self.client, len(texts)):
             sizes = sizes_of(texts, next_texts)
