@@ -5,7 +5,6 @@ one vector a text.  T tokens, B sequences, H width, L layers, d values a vector.
 """
 
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,7 +35,7 @@ from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.rows import Rows, pooled
 from tidybert.options import documented, spelled_out, values_of
 from tidybert.system.reporter import SILENT, Reporter
-from tidybert.system.terminal import counting_bar
+from tidybert.system.terminal import counting_bar, warn_user
 from tidybert.tokenization.tokenizer import Encoding, Span
 
 
@@ -262,11 +261,10 @@ class Embedder(OfOpened):
     def _warn_of_truncation(self, truncated: Sequence[bool]) -> None:
         if any(truncated) and not self._has_warned:
             self._has_warned = True
-            warnings.warn(
+            warn_user(
                 f"{sum(truncated)} of {len(truncated)} texts were cut to {self.max_seq_length} "
                 "tokens and lost their end; this Embedder does not say so again",
                 TruncationWarning,
-                stacklevel=3,
             )
 
 
