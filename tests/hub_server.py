@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +26,8 @@ class Hub:
     of a large file, once for each entry.  wrong: names of files whose bytes are not the stated
     ones, and how often they are sent.  stall: a large file stops coming after so many bytes, once,
     until the client goes; ``stalled`` is set then.  gated: names of models that need a token.
+    lie: changes what the hub says of a model.  endless: a file's body, or "about", goes on so.
+    moved: the branch is at another commit when a file is asked for by its name.
     """
 
     def __init__(self) -> None:
@@ -37,6 +39,10 @@ class Hub:
         self.stalled = threading.Event()
         self.gated: set[str] = set()
         self.tags = ["license:apache-2.0"]
+        self.lie: Callable[[dict[str, Any]], object] = lambda _about: None
+        self.endless: dict[str, int] = {}
+        self.sent_bytes = 0
+        self.moved = False
         self.endpoint = ""
 
     def files(self, name: str) -> dict[str, bytes]:
@@ -109,16 +115,32 @@ class Handler(BaseHTTPRequestHandler):
         if files is None:
             return
         siblings = [described(path, content) for path, content in files.items()]
-        content = json.dumps(
-            {
-                "id": name,
-                "modelId": name,
-                "sha": COMMIT,
-                "tags": self.hub.tags,
-                "siblings": siblings,
-            }
-        ).encode()
-        self.answer(200, {"Content-Type": "application/json"}, content)
+        about = {
+            "id": name,
+            "modelId": name,
+            "sha": COMMIT,
+            "tags": self.hub.tags,
+            "siblings": siblings,
+        }
+        self.hub.lie(about)
+        if "about" in self.hub.endless:
+            self.go_on("about")
+            return
+        self.answer(200, {"Content-Type": "application/json"}, json.dumps(about).encode())
+
+    def go_on(self, what: str) -> None:
+        """A body of so many MiB, whatever was stated."""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.close_connection = True
+        try:
+            for _ in range(self.hub.endless[what]):
+                self.wfile.write(b"100000\r\n" + b" " * 0x100000 + b"\r\n")
+                self.hub.sent_bytes += 0x100000
+            self.wfile.write(b"0\r\n\r\n")
+        except OSError:
+            pass
 
     def file(self, name: str, revision: str, path: str) -> None:
         files = self.model(name, revision)
@@ -127,7 +149,11 @@ class Handler(BaseHTTPRequestHandler):
         if path not in files:
             self.refused(404, "EntryNotFound")
             return
-        content, headers = files[path], {"X-Repo-Commit": COMMIT}
+        if path in self.hub.endless and self.command == "GET":
+            self.go_on(path)
+            return
+        has_moved = self.hub.moved and revision == "main"
+        content, headers = files[path], {"X-Repo-Commit": "b" * 40 if has_moved else COMMIT}
         if len(content) < LARGE:
             self.ranged(path, content, {**headers, "ETag": f'"{blob_id(content)}"'})
             return

@@ -186,12 +186,11 @@ def test_tests_mirror_the_house() -> None:
         assert (PACKAGE / folder).is_dir(), f"{path}: src has no {folder}"
 
 
-def test_the_ledger_does_not_rise() -> None:
-    """A thing is declared once and handed on whole; what makes the house larger says for what."""
+def test_nothing_is_declared_a_second_time() -> None:
     risen = above(House(TESTS.parent).counts(), json.loads(LEDGER.read_text(encoding="utf-8")))
 
-    how = "is it declared elsewhere?  If it is needed, write the ledger (python tests/ledger.py"
-    assert not risen, f"{how} --write), and say for what in the message of the commit"
+    how = "use the declaration that is there, or say why not in the commit: tests/ledger.py --write"
+    assert not risen, how
 
 
 def test_the_core_path_is_short() -> None:

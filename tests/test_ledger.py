@@ -74,11 +74,11 @@ def test_helpers_fields_and_parameters(house: House) -> None:
     assert house.declared("size") == 4
 
 
-def test_a_count_that_rises_is_named() -> None:
-    before = {"lines": 10, "files": 2, "blanks": 1}
+def test_only_a_second_declaration_fails_a_build() -> None:
+    before = {"lines": 10, "metric": 4, "head": 6}
 
-    assert above({"lines": 11, "files": 1, "blanks": 5}, before) == [
-        "lines: 11 (the ledger has 10)"
+    assert above({"lines": 11, "metric": 5, "head": 5, "protocol": 9}, before) == [
+        "metric: 5 (the ledger has 4)"
     ]
 
 

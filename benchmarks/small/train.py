@@ -37,8 +37,8 @@ from tidybert import MaskFiller, load
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.weights import from_huggingface
-from tidybert.cli.commands.pretraining.pretrain import shown_training
 from tidybert.cli.output import note
+from tidybert.cli.progress import shown_pretraining
 from tidybert.corpus.building import build_corpus
 from tidybert.corpus.documents import read_documents
 from tidybert.corpus.token_shards import TokenCorpus
@@ -517,7 +517,7 @@ def small_train(parser: argparse.ArgumentParser) -> None:
         latest=given.out.with_name(f"{given.out.name}-latest"), start=ModelDirectory(start),
         max_seq_length=given.max_seq_length,
     )  # fmt: skip
-    with shown_training(given.out, None) as shown:
+    with shown_pretraining(given.out, None) as shown:
         reporter = replace(shown, metrics=partial(tell, shown.metrics))
         run_pretraining(job, reporter, build_objective=objective)
 

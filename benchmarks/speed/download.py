@@ -20,7 +20,8 @@ from tests.hub_server import running_hub
 from benchmarks.harness import script
 from tidybert.catalog import find_model
 from tidybert.configuration import BertConfig
-from tidybert.storage.hub_files import HubName, fetch_model
+from tidybert.storage.hub_download import fetch_model
+from tidybert.storage.hub_files import HubName
 from tidybert.storage.own_files import sync
 
 NAME: Final = "owner/model"

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidybert.configuration import SIZES, BertConfig
 from tidybert.errors import ModelNotFoundError, WeightsError, suggestion
 from tidybert.storage.atomic_files import file_sha256
-from tidybert.storage.hub_files import HubModel, HubName, cached_model, cached_names, fetch_model
+from tidybert.storage.hub_files import HubName, cached_model, cached_names
 from tidybert.storage.model_files import (
     CHECKPOINTS_FOLDER,
     CONFIG_FILE,
@@ -25,32 +25,27 @@ from tidybert.storage.model_files import (
     checkpoints_by_step,
 )
 
+if TYPE_CHECKING:
+    from tidybert.storage.hub_download import HubModel
+
 
 @dataclass(frozen=True)
 class PretrainedPackage:
-    """Weights inside a package.
-
-    Args:
-        name: what a user types as MODEL.
-        package: name on the package index.
-        version: the only version to install; None for weights that are part of tidybert.
-        module: name under which the package is importable.
-        subdirectory: folder inside the module that is the Hugging Face directory.
-        sha256: of that folder's model.safetensors as published, in hexadecimal.
-        licence: SPDX identifier of the weights' licence.
-        description: one line for a list.
-        hub_name: the model's name on a hub, without its owner; None where it is on none.
-    """
+    """Weights inside a package, whose importable ``module`` holds a Hugging Face directory."""
 
     name: str
+    """What a user types as MODEL."""
     package: str
     version: str | None
+    """The only version to install; None for weights that are part of tidybert."""
     module: str
     subdirectory: str
     sha256: str
+    """Of model.safetensors as published, in hexadecimal."""
     licence: str
     description: str
     hub_name: str | None = None
+    """The model's name on a hub, without its owner."""
 
     @property
     def is_part_of_tidybert(self) -> bool:
@@ -59,7 +54,7 @@ class PretrainedPackage:
 
     @property
     def requirement(self) -> str:
-        """The requirement for pip: the pinned package, or tidybert in any version."""
+        """What pip installs."""
         return self.package if self.version is None else f"{self.package}=={self.version}"
 
     @property
@@ -125,12 +120,9 @@ _FULL_NAMES: Final = {name: f"{owner}/{name}" for owner, names in _OWNERS.items(
 def hub_name(model: str) -> HubName | None:
     """OWNER/NAME[@REVISION] of a hub; a well-known short name gets its owner; None for others."""
     found = HubName.parsed(model)
-    if found is None:
-        return None
-    if "/" in found.repo:
+    if found is None or "/" in found.repo:
         return found
-    full = _FULL_NAMES.get(found.repo)
-    return None if full is None else HubName(full, found.revision)
+    return HubName(full, found.revision) if (full := _FULL_NAMES.get(found.repo)) else None
 
 
 def is_size(model: str | Path) -> bool:
@@ -165,19 +157,22 @@ def find_model(model: str | Path) -> Path:
         return path
     run, _, step = name.rpartition("@")
     if run and (Path(run) / CHECKPOINTS_FOLDER).is_dir():
-        return _checkpoint(Path(run), step)
+        found = checkpoints_by_step(Path(run))
+        if step.isdecimal() and int(step) in found:
+            return found[int(step)]
+        steps = ", ".join(map(str, found)) or "none"
+        raise ModelNotFoundError(f"{run} keeps no checkpoint of step {step!r}; it has {steps}")
     if isinstance(model, str) and (on_hub := hub_name(model)):
         # Earlier versions of the hub's library kept a short name as it was given.
         for each in (on_hub, HubName(on_hub.repo.rpartition("/")[2], on_hub.revision)):
-            if found := cached_model(each):
-                return found
-        raise ModelNotFoundError(_why_not_cached(name, on_hub))
+            if cached := cached_model(each):
+                return cached
+        if not path.is_file():
+            raise ModelNotFoundError(_why_not_cached(name, on_hub))
     raise ModelNotFoundError(_why_not_found(name, path, is_size(model)))
 
 
 def _why_not_cached(name: str, on_hub: HubName) -> str:
-    if Path(name).is_file():
-        return _why_not_found(name, Path(name), False)
     for each in obtainable():
         if each.hub_name is not None and on_hub.repo.endswith(f"/{each.hub_name}"):
             return (
@@ -195,17 +190,7 @@ def _why_not_cached(name: str, on_hub: HubName) -> str:
     )
 
 
-def _checkpoint(run: Path, step: str) -> Path:
-    """The directory of a kept checkpoint."""
-    found = checkpoints_by_step(run)
-    if step.isdecimal() and int(step) in found:
-        return found[int(step)]
-    steps = ", ".join(map(str, found)) or "none"
-    raise ModelNotFoundError(f"{run} keeps no checkpoint of step {step!r}; it has {steps}")
-
-
 def _why_not_found(name: str, path: Path, is_a_size: bool) -> str:
-    sizes = ", ".join(SIZES)
     if is_a_size:
         return (
             f"{name!r} is a size with random weights and has no directory; name installed weights "
@@ -216,8 +201,8 @@ def _why_not_found(name: str, path: Path, is_a_size: bool) -> str:
     similar = suggestion(name, (*(each.name for each in obtainable()), *SIZES, *_FULL_NAMES))
     return (
         f"no directory and no model is named {name!r}{similar}; name installed weights "
-        f"({_names()}), a hub's model (OWNER/NAME), a size with random weights ({sizes}), or a "
-        "directory"
+        f"({_names()}), a hub's model (OWNER/NAME), a size with random weights "
+        f"({', '.join(SIZES)}), or a directory"
     )
 
 
@@ -265,11 +250,14 @@ def download(name: str) -> Path:
 
 def download_from_hub(
     name: HubName, *, allow_pickle: bool, progress: Callable[[str, int, int], None]
-) -> HubModel:
+) -> "HubModel":
     """Fetch a hub's model into the hub's cache; see ``fetch_model`` for ``progress`` and errors.
 
     Raises ConfigError, before the weights are fetched, for a model that is no BERT.
     """
+    # What reads answers of a hub is loaded where one is asked.
+    from tidybert.storage.hub_download import fetch_model
+
     return fetch_model(
         name, check=BertConfig.from_file, allow_pickle=allow_pickle, progress=progress
     )

@@ -386,7 +386,7 @@ def texts(group: type) -> dict[str, str]:
 
 def plain_help(text: str) -> str:
     """Without the flag's name and marks of code; code that begins it keeps its small letter."""
-    text = re.sub(r"^``--[^`]*``: ", "", text)
+    text = re.sub(r"^``(--[^`]*|[A-Z_]+)``: ", "", text)
     return (text[:1].upper() + text[1:]).replace("``", "")
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from tidybert.checkpoints import tensor_files
 from tidybert.checkpoints.tensor_files import check_finite, read_tensors, write_tensors
 from tidybert.errors import DiskError, LimitError, WeightsError
 
@@ -182,6 +183,25 @@ def test_a_header_that_the_library_would_let_pass(tmp_path: Path, header: bytes,
         read_tensors(path)
 
 
+def test_a_header_is_parsed_a_few_times_whatever_the_tensors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    plain = tensor_files.safe_open
+    monkeypatch.setattr(
+        tensor_files,
+        "safe_open",
+        lambda *given, **named: opened.append(1) or plain(*given, **named),
+    )
+    path = tmp_path / "model.safetensors"
+    names = (f"x{number}" for number in range(3000))
+    path.write_bytes(safetensors_bytes(header_of(**{name: entry(0, 0, [0]) for name in names})))
+
+    assert len(read_tensors(path)) == 3000
+
+    assert len(opened) <= 3
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "model.safetensors.index.json"])
 def test_a_link_to_nowhere_is_not_passed_over_for_other_weights(tmp_path: Path, name: str) -> None:
     torch.save(TENSORS, tmp_path / "pytorch_model.bin")
@@ -282,7 +302,7 @@ def test_parts_as_transformers_writes_them(
         ({"a.weight": "/etc/passwd"}, "not a plain file name"),
         ({"a.weight": "folder\\one.safetensors"}, "not a plain file name"),
         ({"a.weight": ".."}, "not a plain file name"),
-        ({"a.weight": "x\x00.safetensors"}, "cannot be read"),
+        ({"a.weight": "x\x00.safetensors"}, "not a plain file name"),
         ({"a.weight": "three.safetensors"}, "missing"),
         ({"a.weight": 3}, "missing"),
         ({"other": "one.safetensors"}, "'other' is not in its part 'one.safetensors'"),

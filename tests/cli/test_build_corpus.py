@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tidybert.cli.commands.pretraining import build_corpus as command
+from tidybert.cli.commands import corpus as command
 from tidybert.cli.main import run
 from tidybert.corpus import building
 from tidybert.corpus.building import Built
@@ -228,7 +228,7 @@ def test_what_cannot_be_inspected(corpus: str, tiny_model: Path, capsys) -> None
     for words, status, message in (
         ([corpus, "--index", "100000"], 2, "--index 100000: epoch 0 has "),
         ([corpus, "--seed", "-1"], 2, "--seed is -1; expected a whole number from 0"),
-        ([corpus, "--part", "dev"], 2, "--part dev: expected train or held-out"),
+        ([corpus, "--part", "dev"], 2, "--part is dev; expected train or held-out"),
         ([corpus, "--objective", "nsp"], 2, "--objective is nsp; expected mlm+nsp"),
         ([str(tiny_model)], 1, "not a corpus: it has no corpus.json"),
         ([], 2, "give a CORPUS, or a text with --input"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.checking import label_check as out_of_fold
-from tidybert.cli.commands.check import _beginning
+from tidybert.cli.commands.data import _beginning
 from tidybert.cli.main import run as shell
 
 SHORT = ["--max-seq-length", "16"]
@@ -42,7 +42,7 @@ def test_what_a_check_writes_corrects_the_labels_of_a_training(
     assert shell([*given, "--suggest", "3"]) == 2
     refused = capsys.readouterr().err
     assert "is there already" in refused
-    assert "give --unlabelled FILE" in refused
+    assert "--suggest needs --unlabelled" in refused
 
     path = out / "corrections.csv"
     with path.open(newline="", encoding="utf-8") as file:

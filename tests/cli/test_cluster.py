@@ -31,8 +31,8 @@ def folder(tmp_path: Path, toy_examples: Callable[..., Any]) -> Path:
     [
         (["--cluster", "local"], "--cluster needs --out: a folder"),
         (["--cluster", "local", "--out", "o", "--input", "x"], "--input does not go with"),
-        (["--cluster-workers", "2"], "--cluster-workers is for --cluster"),
-        (["--on-error", "continue"], "--on-error is for --cluster"),
+        (["--cluster-workers", "2"], "--cluster-workers needs --cluster"),
+        (["--on-error", "continue"], "--on-error needs --cluster"),
         (["--cluster", "local", "--out", "o"], "--cluster reads files"),
         (["--cluster", "local", "--out", "s3://b/o"], "expected a folder on a disk"),
         (["--cluster", "local", "--out", "o", "--threads", "2"], "a worker of --cluster has one"),

@@ -108,7 +108,7 @@ def test_bad_rows_are_told_before_the_work(
     command = ["embed", str(tiny_model), str(file), "--out", str(out)]
 
     with monkeypatch.context() as patch:
-        patch.setattr("tidybert.inference.answer_files.write_vectors", None)
+        patch.setattr("tidybert.inference.text_jobs.write_vectors", None)
         assert shell(command) == 1
     assert f"{file}: 1 row cannot be read" in capsys.readouterr().err
     assert sorted(tmp_path.iterdir()) == [file]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.cli.commands.evaluate import EvaluateFlags
+from tidybert.cli.commands.training import Evaluate
 from tidybert.cli.main import run as shell
 from tidybert.metrics.bootstrap import FEWEST_RESAMPLES, NUM_RESAMPLES
 from tidybert.modeling.kernels import answer_layers
@@ -171,7 +171,7 @@ def test_a_report_names_questions_by_their_ids(
 
 
 def test_the_intervals_are_drawn_from_as_many_samples_as_the_library_says() -> None:
-    (resamples,) = (one for one in fields(EvaluateFlags) if one.name == "resamples")
+    (resamples,) = (one for one in fields(Evaluate) if one.name == "resamples")
 
     assert (resamples.default, declared(resamples).at_least) == (NUM_RESAMPLES, FEWEST_RESAMPLES)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidybert.cli import main as shell
-from tidybert.cli.commands.pretraining import vocabularies
+from tidybert.cli.commands import corpus as vocabularies
 from tidybert.configuration import BertConfig
 from tidybert.inference.loading import load
 from tidybert.tokenization import BertTokenizer

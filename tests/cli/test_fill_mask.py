@@ -77,7 +77,7 @@ def test_tidybert_small_fills_where_no_model_is_named(
 ) -> None:
     assert shell(["fill-mask", masked_model, "a [MASK]", "the [MASK]", "--json"]) == 0
     expected = capsys.readouterr().out
-    monkeypatch.setattr("tidybert.cli.commands.fill_mask.DEFAULT_MODEL", masked_model)
+    monkeypatch.setattr("tidybert.cli.commands.texts.DEFAULT_MODEL", masked_model)
     assert shell(["fill-mask", "a [MASK]", "the [MASK]", "--json"]) == 0
 
     assert capsys.readouterr().out == expected

@@ -1,7 +1,6 @@
 """Flags made from dataclasses: one a field, with its default and its help."""
 
 import contextlib
-import importlib
 import re
 import shlex
 import sys
@@ -11,9 +10,10 @@ import pytest
 import typer
 from typer.core import TyperGroup
 
-from tidybert.cli import main
-from tidybert.cli.commands.finetune import FinetuneFlags
-from tidybert.cli.flags import PANELS, takes
+from tidybert.cli import flags, main
+from tidybert.cli.commands.training import Finetune
+from tidybert.cli.flags import PANELS
+from tidybert.cli.flags import command as declare
 from tidybert.cli.main import run as shell
 from tidybert.files.reading import ReadOptions
 from tidybert.options import declared, helps, option
@@ -69,8 +69,7 @@ def test_help_shows_ten_flags_first_and_the_others_in_panels(command: str, capsy
     shown = sections(command, capsys)
 
     assert list(shown) == [title for title in PANELS if title in shown]
-    folder = "pretraining." if command == "pretrain" else ""
-    first = importlib.import_module(f"tidybert.cli.commands.{folder}{command}").MOST_USED
+    first = main.program().commands[command].callback.first_flags
     assert len(first) == 10
     assert shown["Most used"] == ["--" + name.replace("_", "-") for name in first]
     flags = [flag for panel in shown.values() for flag in panel]
@@ -84,7 +83,7 @@ def test_help_shows_ten_flags_first_and_the_others_in_panels(command: str, capsy
     [
         ReadOptions,
         TaskOptions,
-        FinetuneFlags,
+        Finetune,
         TrainingArguments,
         InstanceOptions,
         MaskingOptions,
@@ -106,25 +105,25 @@ def test_every_line_of_help_is_short() -> None:
             assert len(words) < 25, (name, parameter.name)
 
 
-def test_a_text_may_declare_the_flag_and_its_metavar(capsys) -> None:
+def test_a_text_may_declare_the_flag_and_its_metavar(monkeypatch, capsys) -> None:
     @dataclass(frozen=True, kw_only=True)
     class Shared:
         number: int = option(1, at_least=1)
         """A number."""
 
-    @dataclass(frozen=True, kw_only=True)
     class Own(Shared):
+        """What it does."""
+
         train: str
         """``--train FILE``: a file."""
         quick: bool = False
         """``--quick``: without pause."""
 
-    @takes(given=Own)
-    def command(*, given: Own) -> None:
-        print(given)
+        def run(self) -> None:
+            print(self)
 
-    app = typer.Typer(rich_markup_mode=None)
-    app.command()(command)
+    monkeypatch.setattr(flags, "app", app := typer.Typer(rich_markup_mode=None))
+    declare("own")(Own)
     for words in (["--train", "a", "--number", "2", "--quick"], ["--train", "a", "--number", "0"]):
         with contextlib.suppress(SystemExit, Exception):
             typer.main.get_command(app).main(words, standalone_mode=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tidybert.cli.commands.pretraining.generate import _parts
+from tidybert.cli.commands.inside import _parts
 from tidybert.inference.language_model import NextToken
 from tidybert.tokenization.wordpiece import join_pieces
 

@@ -55,7 +55,7 @@ def test_tidybert_small_answers_where_no_model_is_named(
     pair = ["we saw a hen", "the dog was old"]
     assert shell(["next-sentence", masked_model, *pair, "--json"]) == 0
     expected = capsys.readouterr().out
-    monkeypatch.setattr("tidybert.cli.commands.next_sentence.DEFAULT_MODEL", masked_model)
+    monkeypatch.setattr("tidybert.cli.commands.texts.DEFAULT_MODEL", masked_model)
     assert shell(["next-sentence", *pair, "--json"]) == 0
 
     assert capsys.readouterr().out == expected

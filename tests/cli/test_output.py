@@ -54,7 +54,7 @@ def test_a_table_is_no_wider_than_80_and_loses_nothing(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     long = " ".join(f"word{number}" for number in range(40))
-    print_table({"text": "left", "[count]": "right"}, [(long, "12"), ("[b]no markup[/b]", "3")])
+    print_table({"text": "", "[count]": ","}, [(long, 12), ("[b]no markup[/b]", 3)])
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= min(80, int(columns))
     assert all(word in out for word in [*long.split(), "[count]"])
@@ -65,7 +65,7 @@ def test_escapes_of_files_and_users_are_shown_and_not_sent(capsys) -> None:
     evil = "\x1b[2J\x9b31m\u202elabel"
     note(f"error: {evil} is there already")
     print_line(evil)
-    print_table({evil: "left", "n": "right"}, [(evil, "1")], title=evil)
+    print_table({evil: "", "n": ","}, [(evil, "1")], title=evil)
     print_json({evil: evil})
 
     out, err = capsys.readouterr()

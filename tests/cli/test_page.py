@@ -12,7 +12,7 @@ pytest.importorskip("fastapi")
 
 import httpx
 
-from tidybert.cli.commands import page
+from tidybert.cli.commands import serving as page
 from tidybert.cli.main import run
 from tidybert.server import process
 

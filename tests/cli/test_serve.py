@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("fastapi")
 
-from tidybert.cli.commands.serve import named
+from tidybert.cli.commands.serving import named
 from tidybert.cli.main import run
 from tidybert.errors import UsageError
 from tidybert.server import process

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
+from tidybert.cli.commands.training import print_trials
 from tidybert.cli.main import run as shell
-from tidybert.cli.results import print_trials
 from tidybert.finetuning import run_job
 from tidybert.finetuning.finetuned_model import Trial, Trials
 from tidybert.finetuning.finetuning_job import FinetuningJob

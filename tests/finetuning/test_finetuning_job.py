@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidybert.cli.commands.finetune import FinetuneFlags
+from tidybert.cli.commands.training import Finetune
 from tidybert.errors import UsageError
 from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuning_job import FinetuningJob
@@ -76,8 +76,8 @@ def test_a_tenth_of_a_thousand_examples_is_held_out_unless_the_job_says_otherwis
 def test_arguments_json_has_the_flags_by_name() -> None:
     given = a_job(corrections=Path("c.csv"), vocab=Path("v"), learning_rate=0.1, **RUN)
     recorded = given.recorded()
-    begun = {"out", "config", "resume", "change", "force", "json"}
-    groups = (FinetuneFlags, ReadOptions, TrainingArguments, task_flags())
+    begun = {"out", "config", "resume", "change", "force", "json", "read", "options", "arguments"}
+    groups = (Finetune, ReadOptions, TrainingArguments, task_flags())
     # A task has some of all options.
     of_task = {each.name for each in fields(task_flags())}
     expected = {each.name for group in groups for each in fields(group)} - begun - of_task

@@ -10,7 +10,7 @@ import pytest
 import transformers
 
 from tidybert.catalog import find_model
-from tidybert.cli.commands.page import _last_of
+from tidybert.cli.commands.serving import _last_of
 from tidybert.cli.main import run as shell
 from tidybert.errors import DataError, ModelNotFoundError
 from tidybert.inference.pretraining_heads import MaskFiller

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -173,6 +174,134 @@ def test_a_hub_that_sends_other_bytes_is_an_error(
     assert "its hash is not the one that the hub states" in capsys.readouterr().err
     with pytest.raises(ModelNotFoundError):
         find_model(NAME)
+
+
+def file_of(about: dict[str, Any], name: str) -> dict[str, Any]:
+    found: dict[str, Any] = next(one for one in about["siblings"] if one["rfilename"] == name)
+    return found
+
+
+@pytest.mark.parametrize("place", ["/victim", "../../../victim", "refs", "0" * 63, "A" * 64])
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_hash_that_is_a_path_writes_nothing(
+    hub: Hub, tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str, name: str
+) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    stated = str(victim) if place == "/victim" else place
+
+    def lie(about: dict[str, Any]) -> None:
+        of = file_of(about, name)
+        of.get("lfs", of)["sha256" if "lfs" in of else "blobId"] = stated
+
+    hub.lie = lie
+
+    assert run("download", NAME) == 1
+
+    shown = capsys.readouterr().err
+    assert "the list of its files: siblings, item " in shown
+    assert victim.read_text() == "mine"
+    assert not (tmp_path / "cache").exists()
+    assert len(hub.requests) == 1
+
+
+def test_all_files_are_of_the_commit_that_was_listed(hub: Hub) -> None:
+    hub.moved = True
+
+    assert run("download", NAME) == 0
+
+    assert find_model(NAME).name == COMMIT
+    asked = {path for _, path, _ in hub.requests if "/resolve/" in path}
+    assert {path.split("/")[4] for path in asked} == {COMMIT}
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_a_body_ends_one_byte_past_its_size(
+    hub: Hub, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    hub.endless = {name: 200}
+
+    assert run("download", NAME) == 1
+
+    size = len(hub.files(NAME)[name])
+    shown = capsys.readouterr().err
+    assert f"sends more than the {size:,} bytes of {name} that it states; nothing of it" in shown
+    assert not parts()
+    assert hub.sent_bytes < 100 << 20
+
+
+def test_a_list_without_end_is_an_error(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    hub.endless = {"about": 200}
+
+    assert run("download", NAME) == 1
+
+    assert "the list of its files: " in capsys.readouterr().err
+    assert hub.sent_bytes < 100 << 20
+
+
+WRONG = [None, -1, "x", [3], {"x": 3}, 2**70]
+
+
+def test_wrong_types_in_the_answer_get_a_sentence(
+    hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def put(value: Any, *keys: str) -> Callable[[dict[str, Any]], object]:
+        def lie(about: dict[str, Any]) -> None:
+            of = about if len(keys) == 1 else file_of(about, "model.safetensors")
+            for key in keys[1:-1]:
+                of = of[key]
+            of[keys[-1]] = value
+
+        return lie
+
+    places = [("sha",), ("siblings",), ("tags",)]
+    places += [("file", key) for key in ("rfilename", "size", "blobId", "lfs")]
+    places += [("file", "lfs", key) for key in ("sha256", "size")]
+    for place in places:
+        for value in WRONG:
+            hub.lie = put(value, *place)
+            status = run("download", NAME)
+            shown = capsys.readouterr().err
+            assert status in (0, 1), (place, value)
+            assert status == 0 or shown.startswith(("error: ", "fetching", "\r")), shown
+            assert "Traceback" not in shown
+
+
+def test_what_is_there_needs_no_place_to_write(hub: Hub, tmp_path: Path) -> None:
+    assert run("download", NAME) == 0
+    before = sorted((tmp_path / "cache").rglob("*"))
+    changed = {path: path.lstat().st_mtime_ns for path in before}
+
+    assert run("download", NAME) == 0
+
+    assert sorted((tmp_path / "cache").rglob("*")) == before
+    assert {path: path.lstat().st_mtime_ns for path in before} == changed
+
+
+def test_two_downloads_at_once_have_one_writer(hub: Hub, tmp_path: Path) -> None:
+    (hub.models[NAME] / "model.safetensors").write_bytes(os.urandom(1 << 20))
+    hub.stall = 1 << 19
+    folder = str(tmp_path / "cache")
+    environment = {**os.environ, "HF_ENDPOINT": hub.endpoint, "HF_HUB_OFFLINE": "0"}
+    environment |= {"HF_HUB_CACHE": f"{folder}/hub"}
+    words = [sys.executable, "-m", "tidybert", "download", NAME]
+    child = subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL)
+    assert hub.stalled.wait(60)
+
+    second = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+    assert second.returncode == 1
+    assert f"is in use by process {child.pid}" in second.stderr
+    child.kill()
+    child.wait()
+    assert run("download", NAME) == 0
+
+
+@pytest.mark.parametrize("revision", ["../../victim", "a/../b", "/etc", "a//b"])
+def test_a_revision_is_no_path(hub: Hub, capsys: pytest.CaptureFixture[str], revision: str) -> None:
+    assert run("download", f"{NAME}@{revision}") == 1
+    assert "is no revision" in capsys.readouterr().err
+    assert hub.requests == []
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum, EnumType
@@ -18,14 +17,14 @@ from tidybert.checkpoints.example_kinds import KINDS, ExampleKind, name_of
 from tidybert.errors import ConfigError, DataError, DataWarning, WeightsError
 from tidybert.storage.atomic_files import atomic_write_text, file_sha256
 from tidybert.storage.json_objects import decoded, plain_json, read_json_object
-from tidybert.storage.limits import LABELS, LONGEST_NAME
+from tidybert.storage.limits import LABELS
 from tidybert.storage.model_files import (
     CONFIG_FILE,
     METADATA_FILE,
     VOCABULARY_FILE,
     WEIGHTS_FILE,
 )
-from tidybert.storage.opening import present
+from tidybert.storage.opening import is_plain_name, present
 from tidybert.system.terminal import warn_user
 
 # Labels as a program gave them, such as 3, True or Colour.RED, beside the names of files.
@@ -177,9 +176,7 @@ class ModelMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError("label_values needs a value for each of label_names")
         for name in self.files:
             # A module of sentence-transformers has its files in a folder.
-            parts = name.split("/")
-            is_plain = len(parts) <= 2 and all(Path(each).name == each != ".." for each in parts)
-            if not is_plain or not all(parts) or len(os.fsencode(name)) > LONGEST_NAME:
+            if not is_plain_name(name, folders=1):
                 raise ConfigError(f"files: {name!r:.80} is not the plain name of a file")
         if self.format_version != FORMAT_VERSION:
             raise ConfigError(

@@ -31,7 +31,7 @@ from tidybert.storage.model_files import (
     SENTENCE_FILE,
     TOKENIZER_CONFIG_FILE,
 )
-from tidybert.storage.opening import present, read_text
+from tidybert.storage.opening import is_plain_name, present, read_text
 
 _DEFAULT_ACTIVATION: Final = "torch.nn.modules.activation.Tanh"
 _PACKAGE: Final = "sentence_transformers."
@@ -131,7 +131,7 @@ def _module(entry: Mapping[str, Any], path: Path) -> tuple[str, str]:
             f"{', '.join(_MODULES)}: convert the model, or use it with sentence-transformers"
         )
     # A name with a folder in it could read any file of this user.
-    if not isinstance(folder, str) or Path(folder).name != folder or folder == "..":
+    if not isinstance(folder, str) or (folder and not is_plain_name(folder)):
         raise ConfigError(f"{path}: the path {folder!r:.60} of {kind} is not a plain folder name")
     return name, folder
 

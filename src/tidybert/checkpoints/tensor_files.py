@@ -9,6 +9,7 @@ the same for pytorch_model.bin.
 import errno
 import os
 import re
+from collections import deque
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -28,17 +29,18 @@ from tidybert.checkpoints.tensorflow_bundle import (
 from tidybert.errors import WeightsError, param
 from tidybert.storage.atomic_files import atomic_file, atomic_write_json
 from tidybert.storage.json_objects import parse_json, read_json_object
-from tidybert.storage.limits import HEADER_BYTES, LONGEST_NAME, TENSORS
+from tidybert.storage.limits import HEADER_BYTES, TENSORS
 from tidybert.storage.model_files import (
     INDEX_SUFFIX,
     ONNX_FOLDER,
     PICKLE_FILE,
     WEIGHTS_FILE,
 )
-from tidybert.storage.opening import open_regular, os_reason, present
+from tidybert.storage.opening import is_plain_name, open_regular, os_reason, present
 
 _SAFETENSORS: Final = Path(WEIGHTS_FILE).suffix
 _LENGTH_BYTES: Final = 8
+_HELD_BYTES: Final = 2**26
 # Under which training programs keep a model's weights beside their own state.
 _WRAPPERS: Final = ("state_dict", "model_state_dict", "model")
 # Old versions of transformers stored counters, int64, among the weights.
@@ -177,7 +179,7 @@ def _read_parts(index: Path, *, allow_pickle: bool) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for part in sorted(set(map(str, weight_map.values()))):
         # A name with a folder in it could read any file of this user.
-        if Path(part).name != part or part == ".." or "\\" in part or len(part) > LONGEST_NAME:
+        if not is_plain_name(part):
             raise WeightsError(f"{index}: part {part!r:.80} is not a plain file name")
         path = index.parent / part
         if not present(path, error=WeightsError):
@@ -228,12 +230,15 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         # The library checks the header's length, every offset, and that they cover the file.
         with safe_open(path, framework="pt") as file:
-            names = list(file.keys())
+            names = deque(file.keys())
         tensors = {}
-        for name in names:
+        while names:
+            held = 0
             # Its tensors are pages of the file, all of which stay in memory until it is closed.
             with safe_open(path, framework="pt") as file:
-                tensors[name] = file.get_tensor(name).clone()
+                while names and held < _HELD_BYTES:
+                    tensors[names[0]] = file.get_tensor(names[0]).clone()
+                    held += tensors[names.popleft()].nbytes
         return tensors
     except MemoryError:
         raise WeightsError(f"{path}: too little memory to read these weights") from None

@@ -1,384 +1,155 @@
-"""Flags made from the dataclasses that hold them, and ``--help`` that shows them in panels.
+"""Commands made from classes: a field is an argument or a flag, and the text below it is its help.
 
-``@takes(read=ReadOptions)`` gives a command one flag for each field of ReadOptions, with the text
-below the field as its help, and hands the command the built object as ``read``.  A text may begin
-with the flag and its metavar, as in ``--train FILE``; without them a flag has its field's name.
+    @command("count", "top_k")
+    class Count(ThreadsFlag, JsonFlag):
+        \"\"\"Count the tokens of texts.\"\"\"
 
-A dataclass names the panel of its flags in ``PANEL``, and ``option`` that of a single one.
+        file: str = "-"
+        \"\"\"``FILE``: Texts; - reads standard input.\"\"\"
+        top_k: int = option(10, at_least=1)
+        \"\"\"``--top-k K``: Tokens to show.\"\"\"
+        read: ReadOptions
+
+        def run(self) -> None: ...
+
+A text begins with an argument's name in capitals, or with a flag and its metavar; without one, a
+flag has its field's name.  A field whose type is a dataclass stands for the flags of its fields.
+A class names the panel of its flags in ``PANEL``, and ``option`` that of a single one.
 """
 
 import inspect
 import os
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields
-from functools import wraps
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final, TypeVar, dataclass_transform
 
 import typer
 from typer.core import TyperCommand
 
-from tidybert.catalog import find_model
-from tidybert.cli.output import SHELL, choose_notes, note
-from tidybert.errors import UsageError, suggestion
+from tidybert.cli.output import SHELL, choose_notes
+from tidybert.errors import UsageError
 from tidybert.inference.options import AnswerOptions
-from tidybert.options import choices_of, declared, named, option, plain_help, texts
-from tidybert.pretraining.pretraining_arguments import is_what_it_was
-from tidybert.storage.json_objects import read_json_object
-from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
+from tidybert.options import Options, choices_of, declared, named, option, plain_help, texts
 from tidybert.storage.output_lock import output_lock
 from tidybert.system.cores import use_threads
-from tidybert.training.runs.run_options import DeviceOption, PickleOption, RowsOption, RunOptions
-from tidybert.training.runs.run_origin import recorded_files
+from tidybert.tasks.registry import task_names
+from tidybert.training.runs.run_options import DeviceOption, PickleOption, RowsOption
 
-# ``--config FILE``: a RUN's arguments.json in the place of flags.
-
-# Tasks that are commands themselves; finetune has all others.
-_COMMANDS: Final = ("pretrain", "train-lm")
-
-
-def take_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Make the arguments in a file the defaults of a command's flags and arguments.
-
-    Raises ConfigError for a file that is not a JSON object, and UsageError for an argument that the
-    command does not have.
-    """
-    if path is None:
-        return None
-    values = read_json_object(path)
-    values.pop(RECORD, None)
-    command = context.command.name
-    # What --log-to was in earlier versions.
-    if values.pop("tensorboard", False):
-        values["log_to"] = ["tensorboard"]
-    task = values.get("task")
-    if "task" not in values or (task if task in _COMMANDS else "finetune") != command:
-        other = task if task in _COMMANDS else "another program"
-        if "hidden_size" in values and command == "pretrain":
-            raise UsageError(
-                f"--config {path}: this is a model's config.json; name it as SIZE_OR_MODEL: "
-                f"tidybert pretrain {path} …"
-            )
-        raise UsageError(f"--config {path}: these are the arguments of {other}, not of {command}")
-    if command in _COMMANDS:
-        schedule = str(values.get("schedule"))
-        values = {
-            name: each for name, each in values.items() if not is_what_it_was(name, each, schedule)
-        }
-    unrecorded = getattr(context.command.callback, "unrecorded", ())
-    known = {each.name for each in context.command.params if each.name} | {"task"}
-    for name in values:
-        if name not in known or name in unrecorded:
-            raise UsageError(
-                f"--config {path}: {command} has no argument {name!r}{suggestion(name, known)}"
-            )
-    repeated = {each.name for each in context.command.params if getattr(each, "multiple", False)}
-    context.default_map = {
-        name: [each] if name in repeated and isinstance(each, str) else each
-        for name, each in values.items()
-        if each is not None
-    }
-    return path
-
-
-def take_branch(context: typer.Context, checkpoint: str | None) -> str | None:
-    """Make the arguments of the RUN whose checkpoint it is the defaults; raises as take_config."""
-    if checkpoint is not None:
-        run, sign, _ = checkpoint.rpartition("@")
-        if not sign:
-            raise UsageError(f"--branch {checkpoint}: expected RUN@STEP, a checkpoint of a RUN")
-        find_model(checkpoint)
-        take_config(context, Path(run) / ARGUMENTS_FILE)
-    return checkpoint
-
-
-def note_changed(path: Path | None, files: Mapping[str, Any]) -> None:
-    """Warn of data that are not those of the run which ``--config`` repeats."""
-    if path is None:
-        return
-    recorded = recorded_files(path)
-    for part, now in files.items():
-        before = recorded.get(part)
-        if before is not None and before.get("sha256") != now.get("sha256"):
-            note(
-                f"warning: {now['file']} is not the --{part} data of the run in {path.parent}: its "
-                "content differs, so this run will differ too"
-            )
-
-
-# Flags and arguments that several commands share, each declared once.
-
-ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="A name that tidybert models lists, or a directory.")
-]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A finished RUN.")]
-TextsArgument = Annotated[
-    str, typer.Argument(metavar="FILE", help="Texts; - reads standard input.")
-]
-CorpusArgument = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="CORPUS",
-        help="Files, folders or globs: text with a blank line between documents, JSON lines, "
-        "Parquet; plain, .gz, .xz or .zst.",
-    ),
-]
-
-
-@dataclass(frozen=True, kw_only=True)
-class NotesFlags:
-    """The flags of every command: ``takes`` adds them."""
-
-    quiet: bool = False
-    """``--quiet``: Show only results and errors."""
-    verbose: bool = False
-    """``--verbose``: Also show what tidybert decides by itself, and why."""
-
-    def prepare(self) -> None:
-        if self.quiet and self.verbose:
-            raise UsageError("--quiet and --verbose contradict each other; give one of them")
-        choose_notes(quiet=self.quiet, verbose=self.verbose)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JsonFlag:
-    json: bool = option(False, recorded=False)
-    """``--json``: Print one JSON object."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeldOutFlag:
-    held_out: float = 0.005
-    """Fraction of the documents kept apart to measure on."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NewDirectoryFlag:
-    out: Path
-    """``--out DIR``: New directory to write."""
-
-
-@contextmanager
-def new_directory(out: Path) -> Iterator[None]:
-    """Within the block this process alone writes ``out``; UsageError if something is there."""
-    with output_lock(out):
-        if os.path.lexists(out):
-            raise UsageError(f"--out {out} is there already; name a new directory")
-        yield
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunFlags(RunOptions):
-    PANEL: ClassVar = "Checkpoints"
-
-    config: Path | None = option(None, recorded=False, callback=take_config)
-    """``--config FILE``: Repeat the run whose arguments.json this is; flags on the command line
-    win."""
-    log_to: list[str] | None = None
-    """``--log-to TRACKER``: Also log figures to tensorboard, wandb, mlflow, or PACKAGE:function.
-    Give it again for more."""
-    # Its help is that of RunOptions; the shell needs one.
-    out: Path = option(recorded=False)
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the run to resume is finished, which a note says."""
-        from tidybert.training.runs.run_directory import is_resumed_in_vain
-
-        if not (self.resume and is_resumed_in_vain(self.out, self.keep_checkpoints)):
-            return False
-        note(f"the run in {self.out} is finished: there is nothing to resume")
-        return True
-
-
-@dataclass(frozen=True, kw_only=True)
-class ThreadsFlag:
-    PANEL: ClassVar = "Device"
-
-    threads: int | None = option(None, at_least=1)
-    """``--threads N``: Threads that compute on a CPU. If not set: one for each core."""
-
-    def prepare(self) -> None:
-        if self.threads is not None:
-            use_threads(self.threads)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceFlag(ThreadsFlag, DeviceOption):
-    pass
-
-
-PickleFlag = PickleOption
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExamplesFlags(RowsOption, PickleOption, DeviceFlag):
-    pass
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnswerFlags(AnswerOptions, DeviceFlag):
-    def prepare(self) -> None:
-        super().prepare()
-        if self.precision == "bfloat16":
-            from tidybert.inference.loading import choose_device
-            from tidybert.training.precision import note_slow_bfloat16
-
-            note_slow_bfloat16(choose_device(self.device), True, SHELL)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterFlags:
-    PANEL: ClassVar = "Cluster"
-
-    cluster: str | None = None
-    """``--cluster ADDRESS``: Work on a Ray cluster; local starts one here. FILE may be a folder or
-    a pattern, and --out is a folder."""
-    cluster_workers: int | None = option(None, at_least=1)
-    """``--cluster-workers N``: Processes that work on a cluster. If not set: one for each CPU, or
-    each GPU with --device cuda."""
-    on_error: str = "stop"
-    """``--on-error stop|continue``: On a cluster, stop at a file that fails, or do the other files
-    first."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutFlags(ClusterFlags):
-    PANEL: ClassVar = "Other options"
-
-    out: Path | None = None
-    """``--out FILE``: New file to write. If not set: stdout."""
-    resume: bool = False
-    """``--resume``: Continue a stopped run of the same --out."""
-
-
-PANELS: Final = (
-    "Arguments",
-    "Most used",
-    "Data",
-    "Task",
-    "Training",
-    "Checkpoints",
-    "Device",
-    "Cluster",
-    "Other options",
+# Rich help would take a third of a second longer.
+app: Final = typer.Typer(
+    rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
 )
+PANELS: Final = (
+    "Arguments", "Most used", "Data", "Task", "Training", "Checkpoints", "Device", "Cluster",
+    "Other options",
+)  # fmt: skip
 """The sections of a command's help, in their order."""
 _PATH_FLAGS: Final[set[str]] = set()
+T = TypeVar("T")
 
 
-class PanelCommand(TyperCommand):
-    """A command whose help lists its flags in PANELS, as plain text: rich would make it slow."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each panel that has a flag."""
-        first = getattr(self.callback, "first_flags", ())
-        panels: dict[str, dict[str, tuple[str, str]]] = {title: {} for title in PANELS}
-        for each in self.shown_params(ctx):
-            record = each.get_help_record(ctx)
-            if record is None or each.name is None:
-                continue
-            if each.param_type_name == "argument":
-                title = "Arguments"
-            elif each.name in first:
-                title = "Most used"
-            else:
-                title = getattr(each, "rich_help_panel", None) or "Other options"
-            panels[title][each.name] = record
-        used = panels["Most used"]
-        panels["Most used"] = {name: used[name] for name in first if name in used}
-        for title, records in panels.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(list(records.values()))
-
-    def shown_params(self, ctx: Any) -> list[Any]:
-        """The arguments and flags that the help shows."""
-        return list(self.get_params(ctx))
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def flags(kind: type[T]) -> type[T]:
+    """Make a dataclass of flags; its ``prepare``, if it has one, is called before the command."""
+    return dataclass(frozen=True, kw_only=True)(kind)
 
 
-def takes(*first: str, **groups: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace each keyword parameter named in ``groups`` by the fields of its dataclass.
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def command(
+    name: str, *first: str, panels: bool = False, cls: type[TyperCommand] | None = None
+) -> Callable[[type[T]], type[T]]:
+    """Make a class of flags a command, done by its ``run``; the help shows ``first`` in panels."""
 
-    A group with a method ``prepare`` has it called before the command, for what holds in the whole
-    process.  Every command gets NotesFlags.  ``first`` are the parameters that most people need:
-    PanelCommand shows them first.
-    """
-    common = {**groups, "notes": NotesFlags}
+    def decorate(kind: type[T]) -> type[T]:
+        kind = flags(kind)
+        groups = {"notes": NotesFlags, **_groups(kind), "": kind}
+        made = {each: _parameters(group) for each, group in groups.items()}
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command)
-        own = [each for name, each in signature.parameters.items() if name not in groups]
-        flags = {name: _parameters(group) for name, group in common.items()}
-
-        @wraps(command)
         def run(**given: Any) -> None:
-            built = {
-                name: group(**{each.name: given.pop(each.name) for each in flags[name]})
-                for name, group in common.items()
-            }
-            for each in built.values():
-                if prepare := getattr(each, "prepare", None):
+            built: dict[str, Any] = {}
+            for each, group in groups.items():
+                values = {one.name: given[one.name] for one in made[each]}
+                built[each] = group(**values, **(built if group is kind else {}))
+                if prepare := getattr(built[each], "prepare", None):
                     prepare()
-            built.pop("notes")
-            command(**given, **built)
+                built.pop("notes", None)
+            built[""].run()
 
-        made = [each for parameters in flags.values() for each in parameters]
-        run.__signature__ = signature.replace(parameters=[*own, *made])  # type: ignore[attr-defined]
-        run.__annotations__ = {each.name: each.annotation for each in [*own, *made]}
+        notes, *parts, own = made.values()
+        found = [one for each in (own, *parts, notes) for one in each]
+        run.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in found}
         run.first_flags = first  # type: ignore[attr-defined]
-        run.groups = common  # type: ignore[attr-defined]
+        run.groups = groups  # type: ignore[attr-defined]
         run.unrecorded = {  # type: ignore[attr-defined]
-            name for group in common.values() for name in named(group, recorded=False)
+            name for group in groups.values() for name in named(group, recorded=False)
         }
-        return run
+        shown = cls or (PanelCommand if first or panels else TyperCommand)
+        app.command(name, cls=shown, help=kind.__doc__)(run)
+        return kind
 
     return decorate
 
 
-def _parameters(group: type) -> list[inspect.Parameter]:
+def _groups(kind: Any) -> dict[str, Any]:
+    """The fields that stand for a dataclass: their type, or what Annotated adds to it."""
+    hints = typing.get_type_hints(kind, include_extras=True)
+    last = {name: (hint, *typing.get_args(hint))[-1] for name, hint in hints.items()}
+    return {each.name: last[each.name] for each in fields(kind) if is_dataclass(last[each.name])}
+
+
+def _parameters(group: Any) -> list[inspect.Parameter]:
+    """Arguments, then flags: a class's own first, then those that it shares with other commands."""
     types = typing.get_type_hints(group)
-    of_name = {each.name: each for each in fields(group)}
-    parameters = []
-    # A class's own flags first, then those that it shares with other commands.
+    of_name = {each.name: each for each in fields(group) if not is_dataclass(types[each.name])}
+    arguments: list[inspect.Parameter] = []
+    options: list[inspect.Parameter] = []
     for owner in group.__mro__:
         for name, text in texts(owner).items():
             if (each := of_name.pop(name, None)) is None:
                 continue
-            kind, told = _in_shell(types[name]), declared(each)
-            # The help shows the range of a number that includes its ends.
-            is_shown = (
-                kind in (int, float, int | None, float | None)
-                and getattr(owner, "SHOWS_RANGES", True)
-                and told.above is told.below is None
-            )
-            flag, metavar = _declared(text) or (_default_flag(name, kind), None)
-            if kind in (Path, Path | None):
-                _PATH_FLAGS.add(flag)
-            option = typer.Option(
-                flag,
-                help=plain_help(text),
-                metavar=metavar,
-                min=told.at_least if is_shown else None,
-                max=told.at_most if is_shown else None,
-                show_default=each.default is not None,
-                rich_help_panel=told.panel or getattr(owner, "PANEL", None),
-                callback=told.callback,
-                is_eager=told.callback is not None,
-            )
-            parameters.append(
+            kind = _in_shell(types[name])
+            required = each.default is MISSING and each.default_factory is MISSING
+            told, default = declared(each), inspect.Parameter.empty if required else each.default
+            found = re.match(r"``(--[^ `]+|[A-Z_]+) ?([^`]*)``: ", text)
+            flag, metavar = found.groups() if found else (_default_flag(name, kind), None)
+            help_text = plain_help(text).replace("{tasks}", ", ".join(task_names()))
+            if not flag.startswith("-"):
+                made: Any = typer.Argument(metavar=flag, help=help_text)
+            else:
+                if kind in (Path, Path | None):
+                    _PATH_FLAGS.add(flag)
+                # The help shows the range of a number that includes its ends.
+                is_shown = (
+                    kind in (int, float, int | None, float | None)
+                    and getattr(owner, "SHOWS_RANGES", True)
+                    and told.above is told.below is None
+                )
+                made = typer.Option(
+                    flag,
+                    help=help_text,
+                    metavar=metavar or None,
+                    min=told.at_least if is_shown else None,
+                    max=told.at_most if is_shown else None,
+                    show_default=each.default is not None,
+                    rich_help_panel=told.panel or getattr(owner, "PANEL", None),
+                    callback=told.callback,
+                    is_eager=told.callback is not None,
+                )
+            (options if flag.startswith("-") else arguments).append(
                 inspect.Parameter(
                     name,
                     inspect.Parameter.KEYWORD_ONLY,
-                    default=inspect.Parameter.empty if each.default is MISSING else each.default,
-                    annotation=Annotated[kind, option],
+                    default=default,
+                    annotation=Annotated[kind, made],
                 )
             )
-    return parameters
+    return [*arguments, *options]
 
 
 def _in_shell(kind: Any) -> Any:
@@ -387,6 +158,11 @@ def _in_shell(kind: Any) -> Any:
     if kind is Any or choices_of(kind) or (str in inside and kind != list[str]):
         return str | None if kind is Any or type(None) in inside else str
     return kind
+
+
+def _default_flag(name: str, kind: Any) -> str:
+    flag = name.replace("_", "-")
+    return f"--{flag}/--no-{flag}" if kind in (bool, bool | None) else f"--{flag}"
 
 
 def check_paths(words: Sequence[str]) -> None:
@@ -399,12 +175,120 @@ def check_paths(words: Sequence[str]) -> None:
             raise UsageError(f"{flag}: expected a path, not an empty text")
 
 
-def _default_flag(name: str, kind: Any) -> str:
-    flag = name.replace("_", "-")
-    return f"--{flag}/--no-{flag}" if kind in (bool, bool | None) else f"--{flag}"
+class PanelCommand(TyperCommand):
+    """A command whose help lists its flags in PANELS, as plain text: rich would make it slow."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write a section for each panel that has a flag."""
+        first = getattr(self.callback, "first_flags", ())
+        panels: dict[str, dict[str, tuple[str, str]]] = {title: {} for title in PANELS}
+        # In their order.
+        panels["Most used"] = dict.fromkeys(first, ("", ""))
+        for each in self.shown_params(ctx):
+            title = "Arguments" if each.param_type_name == "argument" else each.rich_help_panel
+            title = "Most used" if each.name in first else title or PANELS[-1]
+            if record := each.get_help_record(ctx):
+                panels[title][each.name] = record
+        for title, records in panels.items():
+            if shown := [each for each in records.values() if each[0]]:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
+
+    def shown_params(self, ctx: Any) -> list[Any]:
+        """The arguments and flags that the help shows."""
+        return list(self.get_params(ctx))
 
 
-def _declared(text: str) -> tuple[str, str | None] | None:
-    """The flag and the metavar that a text begins with: ``--train FILE``."""
-    found = re.match(r"``(--[^ `]+) ?([^`]*)``: ", text)
-    return (found[1], found[2] or None) if found else None
+# Arguments and flags that several commands share.
+
+PickleFlag = PickleOption
+
+
+@flags
+class NotesFlags:
+    """The flags of every command."""
+
+    quiet: bool = False
+    """``--quiet``: Show only results and errors."""
+    verbose: bool = False
+    """``--verbose``: Also show what tidybert decides by itself, and why."""
+
+    def prepare(self) -> None:
+        if self.quiet and self.verbose:
+            raise UsageError("--quiet and --verbose contradict each other; give one of them")
+        choose_notes(quiet=self.quiet, verbose=self.verbose)
+
+
+@flags
+class ModelArgument:
+    model: str
+    """``MODEL``: A name that tidybert models lists, or a directory."""
+
+
+@flags
+class FileArgument:
+    file: str = "-"
+    """``FILE``: Texts; - reads standard input."""
+
+
+@flags
+class JsonFlag:
+    json: bool = option(False, recorded=False)
+    """``--json``: Print one JSON object."""
+
+
+@flags
+class ThreadsFlag:
+    PANEL: ClassVar = "Device"
+
+    threads: int | None = option(None, at_least=1)
+    """``--threads N``: Threads that compute on a CPU. If not set: one for each core."""
+
+    def prepare(self) -> None:
+        if self.threads is not None:
+            use_threads(self.threads)
+
+
+@flags
+class DeviceFlag(ThreadsFlag, DeviceOption):
+    pass
+
+
+@flags
+class ExamplesFlags(RowsOption, PickleOption, DeviceFlag):
+    pass
+
+
+@flags
+class AnswerFlags(AnswerOptions, DeviceFlag):
+    def prepare(self) -> None:
+        super().prepare()
+        if self.precision == "bfloat16":
+            from tidybert.inference.loading import choose_device
+            from tidybert.training.precision import note_slow_bfloat16
+
+            note_slow_bfloat16(choose_device(self.device), True, SHELL)
+
+
+@flags
+class ClusterFlags(Options):
+    PANEL: ClassVar = "Cluster"
+
+    cluster: str | None = None
+    """``--cluster ADDRESS``: Work on a Ray cluster; local starts one here. FILE may be a folder or
+    a pattern, and --out is a folder."""
+    cluster_workers: int | None = option(None, at_least=1, needs="cluster")
+    """``--cluster-workers N``: Processes that work on a cluster. If not set: one for each CPU, or
+    each GPU with --device cuda."""
+    on_error: str = option("stop", needs="cluster")
+    """``--on-error stop|continue``: On a cluster, stop at a file that fails, or do the other files
+    first."""
+
+
+@contextmanager
+def new_directory(out: Path) -> Iterator[None]:
+    """Within the block this process alone writes ``out``; UsageError if something is there."""
+    with output_lock(out):
+        if os.path.lexists(out):
+            raise UsageError(f"--out {out} is there already; name a new directory")
+        yield

@@ -1,6 +1,6 @@
 """The program ``tidybert``: its commands, and each error as a message and an exit status.
 
-To add a command, import its file and register its function below.
+To add a command, make a class of flags one with ``flags.command``, and name it below.
 Exit status: 0 done, 1 failed, 2 wrong usage, 128 + the signal where one ended the command.
 """
 
@@ -14,74 +14,30 @@ from typing import Annotated, Any, Final, NoReturn, cast
 
 import typer
 
-from tidybert.cli.commands import (
-    attention,
-    check,
-    convert,
-    duplicates,
-    embed,
-    evaluate,
-    fill_mask,
-    finetune,
-    index,
-    info,
-    mine,
+from tidybert.cli.commands import (  # noqa: F401
+    corpus,
+    data,
+    inside,
     models,
-    next_sentence,
-    page,
-    predict,
     quickstart,
-    score,
-    search,
-    serve,
-    similar,
-    tokenize,
+    serving,
+    texts,
+    training,
 )
-from tidybert.cli.commands.pretraining import (
-    build_corpus,
-    generate,
-    inspect_instances,
-    pretrain,
-    train_lm,
-    vocabularies,
-)
-from tidybert.cli.flags import PanelCommand, check_paths
+from tidybert.cli.flags import app, check_paths
 from tidybert.cli.output import complain
 from tidybert.cli.standard_streams import finish_stdout, prepare_streams
 from tidybert.errors import TidyBertError, is_out_of_memory
 from tidybert.system.signals import command_signals
 
-# Rich help would take a third of a second longer.
-app = typer.Typer(rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]})
-app.command("quickstart")(quickstart.quickstart)
-app.command("check", cls=PanelCommand)(check.check)
-app.command("finetune", cls=finetune.TaskCommand)(finetune.finetune)
-app.command("evaluate")(evaluate.evaluate)
-app.command("predict", cls=PanelCommand)(predict.predict)
-app.command("fill-mask")(fill_mask.fill_mask)
-app.command("next-sentence")(next_sentence.next_sentence)
-app.command("embed", cls=PanelCommand)(embed.embed)
-app.command("index", cls=PanelCommand)(index.index)
-app.command("search", cls=PanelCommand)(search.search)
-app.command("mine", cls=PanelCommand)(mine.mine)
-app.command("duplicates", cls=PanelCommand)(duplicates.duplicates)
-app.command("build-corpus")(build_corpus.build_corpus)
-app.command("inspect")(inspect_instances.inspect)
-app.command("pretrain", cls=PanelCommand)(pretrain.pretrain)
-app.command("train-lm", cls=PanelCommand)(train_lm.train_lm)
-app.command("generate")(generate.generate)
-app.command("score")(score.score)
-app.command("serve", cls=PanelCommand)(serve.serve)
-app.command("page", cls=PanelCommand)(page.page)
-app.command("train-vocab")(vocabularies.train_vocab)
-app.command("extend-vocab")(vocabularies.extend_vocab)
-app.command("tokenize")(tokenize.tokenize)
-app.command("attention")(attention.attention)
-app.command("similar")(similar.similar)
-app.command("info")(info.info)
-app.command("convert")(convert.convert)
-app.command("models")(models.models)
-app.command("download")(models.download)
+# The order of the help.
+_ORDER: Final = (
+    "quickstart", "check", "finetune", "evaluate", "predict", "fill-mask", "next-sentence", "embed",
+    "index", "search", "mine", "duplicates", "build-corpus", "inspect", "pretrain", "train-lm",
+    "generate", "score", "serve", "page", "train-vocab", "extend-vocab", "tokenize", "attention",
+    "similar", "info", "convert", "models", "download",
+)  # fmt: skip
+app.registered_commands.sort(key=lambda each: _ORDER.index(str(each.name)))
 
 # typer raises this for an unknown command or flag, but exports only its child.
 _WrongUsage: Final = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])

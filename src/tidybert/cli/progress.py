@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.cli.output import is_quiet, note
-from tidybert.errors import in_shell
+from tidybert.errors import TidyBertError, in_shell
+from tidybert.storage.output_lock import output_lock
 from tidybert.system.cores import load_note
 from tidybert.system.reporter import Reporter
 from tidybert.system.terminal import Pace, clock, terminal_bar
@@ -94,7 +96,7 @@ def shown_texts(title: str, total: int | None = None) -> Iterator[Reporter]:
 
 
 @contextmanager
-def shown_training(
+def shown_finetuning(
     metric: str, batch_size: int, track: "Track | None" = None
 ) -> "Iterator[Reporter]":
     """Reporter of a fine-tuning: a bar for the steps, and a line for each evaluation.
@@ -135,3 +137,72 @@ def shown_training(
         yield Reporter(
             note, in_shell, first_step=first_step, step=step, metrics=metrics, track=track
         )
+
+
+# Of an evaluation's metrics, in this order.
+_SHOWN: Final = (
+    "mlm_loss", "lm_loss", "mlm_accuracy", "lm_accuracy", "perplexity", "nsp_accuracy", "probe",
+)  # fmt: skip
+
+
+@contextmanager
+def shown_pretraining(run: Path, track: "Track | None") -> "Iterator[Reporter]":
+    """Reporter of a pre-training: a line every half minute on stderr, and the curves."""
+    from tidybert.training.runs.run_origin import measured_text
+
+    if busy := load_note():
+        note(busy)
+    steps, tokens, seconds, last, is_first = 0, 0, 0.0, 0.0, True
+
+    def step(done: "StepReport") -> None:
+        nonlocal steps, tokens, seconds, last, is_first
+        steps, tokens, seconds = steps + 1, tokens + done.num_tokens, seconds + done.seconds
+        if not done.updated:
+            note(
+                f"step {done.step}: the loss is {done.loss} and the gradient norm "
+                f"{done.gradient_norm}; nothing was updated"
+            )
+        if seconds - last < LINE_SECONDS and not is_first and done.step < done.num_steps:
+            return
+        last = seconds
+        left = (done.num_steps - done.step) * seconds / steps
+        parts = ", ".join(
+            f"{name} {each:.3f} ({done.accuracies[name]:.1%})" for name, each in done.losses.items()
+        )
+        mfu = done.figures["mfu"]
+        reached = "" if mfu is None else f" ({mfu:.0%} of the peak)"
+        note(
+            f"step {done.step:,} of {done.num_steps:,}: {parts}, rate {done.learning_rate:.1e}, "
+            f"norm {done.gradient_norm:.2f}; {tokens / seconds:,.0f} tokens/s{reached}, "
+            f"{clock(left)} left"
+        )
+        if is_first:
+            # The first step also prepares a GPU, so the rate is that of the others.
+            steps, tokens, seconds, last, is_first = 0, 0, 0.0, 0.0, False
+
+    def metrics(step: int, values: dict[str, Any]) -> None:
+        names = [name for shown in _SHOWN for name in values if metric_kind(name) == shown]
+        shown = ", ".join(f"{name} {values[name]:.4f}" for name in names)
+        note(f"step {step:,}, {measured_text(run)}: {shown}")
+        draw_curves(run)
+
+    yield Reporter(note=note, spell=in_shell, step=step, metrics=metrics, track=track)
+
+
+def metric_kind(metric: str) -> str:
+    """The name of a metric, whichever corpus, length or probe it is of."""
+    return "probe" if metric.startswith("probe_") else metric.partition("/")[0]
+
+
+def draw_curves(run: Path) -> bool:
+    """Draw RUN/curves.svg; returns False, with a note, if it cannot be written."""
+    from tidybert.reporting.pretraining_curves import write_curves
+
+    try:
+        # A kill then leaves the lock of the RUN, which every command on it looks for.
+        with output_lock(run):
+            write_curves(run)
+    except TidyBertError as error:
+        note(error.message)
+        return False
+    return True

@@ -17,7 +17,7 @@ from tidybert.files.reading import ReadReport
 from tidybert.files.rows import Record, named
 from tidybert.files.text_lines import check_unpacked
 from tidybert.storage.json_objects import read_json_object
-from tidybert.storage.opening import open_regular, os_reason, present
+from tidybert.storage.opening import is_plain_name, open_regular, os_reason, present
 
 PARQUET_BATCH: Final = 1024
 STATE_FILE: Final = "state.json"
@@ -143,7 +143,7 @@ def _files_of(folder: Path) -> list[str]:
     files = read_json_object(folder / STATE_FILE, error=DataError).get("_data_files")
     listed = files if isinstance(files, list) else []
     names = [each.get("filename") for each in listed if isinstance(each, dict)]
-    if not names or not all(isinstance(one, str) and Path(one).name == one for one in names):
+    if not names or not all(map(is_plain_name, names)):
         raise DataError(f"{folder / STATE_FILE}: '_data_files' names no files of this folder")
     return [str(folder / str(name)) for name in names]
 

@@ -1,13 +1,12 @@
 """From labelled examples to a trained model and a finished RUN: config, build, train, save."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import nn
 
 from tidybert.checkpoints.example_kinds import TEXT, name_of
@@ -44,7 +43,7 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.determinism import weights_drawn_with
-from tidybert.training.fine_tuning import FineTuning, freeze
+from tidybert.training.fine_tuning import freeze
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.precision import decided
@@ -62,7 +61,7 @@ from tidybert.training.runs.run_directory import (
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.runs.run_origin import RunOrigin, before_resuming, environment
+from tidybert.training.runs.run_origin import before_resuming, environment
 from tidybert.training.training_arguments import TrainingArguments
 
 # A model that gives every example the same answer: how it is found, and what to say.
@@ -88,42 +87,29 @@ def collapse_message(answer: str) -> str:
     )
 
 
-# The defaults of a fine-tuning: rate, epochs, batch size, start and pooling.
-
-
 def with_defaults(
     arguments: TrainingArguments, task: AnyTask, config: BertConfig, reporter: Reporter
 ) -> tuple[TrainingArguments, BertConfig]:
     """The arguments with the rate, the epochs and the start, and the encoder that pools so."""
-    arguments = replace(
-        arguments, num_train_epochs=arguments.epochs, train_batch_size=arguments.batch_size
-    )
+    epochs, batch_size, pooling = arguments.epochs, arguments.batch_size, arguments.pooling
+    arguments = replace(arguments, num_train_epochs=epochs, train_batch_size=batch_size)
     if arguments.learning_rate is None:
         arguments = arguments.for_width(config.hidden_size, of_tokens=not task.has_pooling)
         reporter.tell(
             f"learning rate {arguments.peak_rate:g} for an encoder of width {config.hidden_size}; "
             f"{param('learning_rate')} sets another"
         )
-    config = _with_pooling(config, arguments.pooling, task)
+    if task.pools_itself:
+        pooling = "cls"
+    elif not task.has_pooling:
+        if pooling is not None:
+            what = param("pooling", pooling)
+            raise UsageError(f"{what}: the head of {task.name} reads every token; leave it out")
+        pooling = "cls"
+    config = config if pooling is None else config.with_pooling(pooling)
     if arguments.dropout is not None:
         config = config.with_dropout(arguments.dropout)
     return with_head_start(arguments, task), config
-
-
-def _with_pooling(config: BertConfig, pooling: str | None, task: AnyTask) -> BertConfig:
-    """The configuration of an encoder that pools as asked for; UsageError where it has no use."""
-    if task.pools_itself:
-        return config.with_pooling("cls")
-    if task.has_pooling:
-        return config if pooling is None else config.with_pooling(pooling)
-    if pooling is not None:
-        raise UsageError(
-            f"{param('pooling', pooling)}: the head of {task.name} reads every token; leave it out"
-        )
-    return config.with_pooling("cls")
-
-
-# What a resumed fine-tuning must share with the run that wrote the checkpoint.
 
 
 def identity_of(
@@ -134,18 +120,17 @@ def identity_of(
     lessons: Lessons,
     arguments: TrainingArguments,
 ) -> RunIdentity:
-    """Settings, and hashes of the examples, the first weights and the teacher."""
+    """What a resumed run must share: settings; hashes of examples, first weights and teacher."""
     settings, contents = {}, {}
     if lessons.teacher:
         settings = {name: getattr(job, name) for name in named(FinetuningOptions, needs="teacher")}
         contents = {"teacher": lessons.teacher["sha256"]}
 
     def pieces() -> Iterator[bytes]:
-        unlabelled = lessons.features[len(data.train_features) :]
-        for features in (data.train_features, data.dev_features, unlabelled):
-            # So a run without a teacher keeps the hash that older versions recorded.
-            if features is unlabelled and not lessons.teacher:
-                continue
+        parts = [data.train_features, data.dev_features]
+        # A run without a teacher keeps the hash that older versions recorded.
+        parts += [lessons.features[len(data.train_features) :]] if lessons.teacher else []
+        for features in parts:
             yield f"{len(features)} examples".encode()
             for one in features:
                 yield one.input_ids.tobytes()
@@ -195,7 +180,6 @@ def train(
         config = keep_layers(network, job.num_layers, reporter)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     device = to_device(network, job.device)
-    has_dev = bool(examples.held_out)
     _require_room(job, network, arguments, examples)
     data = TrainingData(
         examples.train,
@@ -205,8 +189,21 @@ def train(
         length,
     )
     unlabelled = task.features(examples.unlabelled, tokenizer, length)
-    _check_data(data, task, reporter, examples.unlabelled, unlabelled)
-    _weigh(data, job.example_weights)
+    report = task.check(data)
+    examine_unlabelled(report, task, data, examples.unlabelled, unlabelled)
+    report.raise_on_errors()
+    for line in report.lines(reporter.spell, with_warnings=reporter.rows is None):
+        reporter.tell(line)
+    if reporter.rows is not None:
+        report.warn(reporter.rows)
+    reporter.data(report)
+    task.add_labels(data.train_features, data.train)
+    task.add_labels(data.dev_features, data.held_out)
+    if (weights := job.example_weights) is not None:
+        if len(weights) != len(data.train):
+            raise ValueError(f"{len(weights)} weights for {len(data.train)} examples")
+        for one in data.train_features:
+            one.weight *= float(weights[one.example])
     for one in unlabelled:
         one.example += len(data.train)
     features = [*data.train_features, *unlabelled]
@@ -214,11 +211,15 @@ def train(
     if not has_head:
         task.start(network, data.train_features)
     before = None if run is None else before_resuming(run, job.resume)
-    computed = replace(
-        arguments,
-        precision=decided(arguments.precision, device, config.hidden_size, reporter, before),
-    )
-    measure = _measured(data, as_trained(computed.precision, device, config.hidden_size))
+    precision = decided(arguments.precision, device, config.hidden_size, reporter, before)
+    computed = replace(arguments, precision=precision)
+    # The precision that the model will answer in later.
+    answering = as_trained(computed.precision, device, config.hidden_size)
+
+    def measure(task: AnyTask, model: nn.Module) -> Answers[Any, Any]:
+        outputs = run_features(task, model, data.dev_features, precision=answering)
+        return task.answers(outputs, data.dev_features, data.held_out)
+
     identity = identity_of(job, task, network, data, lessons, arguments)
     # The answers to dev with the best weights, so that they are not computed again at the end.
     known: list[tuple[dict[str, Any], Answers[Any, Any]]] = []
@@ -243,10 +244,24 @@ def train(
         inputs=name_of(task.inputs_of(examples.train)),
         made_from=examples.origin,
     )
-    loop = _loop(job, objective, identity, reporter, trained)
+    loop = TrainingLoop(
+        objective,
+        run=run,
+        identity=identity,
+        reporter=reporter,
+        as_model=partial(write_weights, trained),
+        keep_every=job.keep_every,
+    )
     given = {**job.recorded(), **asdict(arguments)}
-    record = _record(job, data, examples.origin, objective.settings.num_steps, device)
-    record["precision"] = computed.precision
+    record = {
+        "files": dict(examples.origin.files),
+        "read": dict(examples.origin.read),
+        "num_train": len(data.train),
+        "num_dev": len(data.held_out),
+        "num_steps": objective.settings.num_steps,
+        **environment(device, job.model),
+        "precision": computed.precision,
+    }
     if lessons.teacher:
         record |= {"teacher": lessons.teacher, "num_unlabelled": len(examples.unlabelled)}
     if run is not None:
@@ -261,17 +276,27 @@ def train(
     if not has_head and arguments.head_start != "random" and loop.state.step == 0:
         named = _named_features(job, task, examples.train, tokenizer, reporter)
         start_with_probe(task, loop, lessons.summed_loss, None if origin is None else probe, named)
-    result, interrupted = _trained(loop)
-    answers = None
-    if has_dev:
+    interrupted = None
+    try:
+        result = loop.train()
+    except TrainingInterrupted as error:
+        if not isinstance(error.kept, TrainingResult):
+            raise
+        result, interrupted = error.kept, error
+    answers = collapsed = None
+    if data.held_out:
         best = next((answers for metrics, answers in known if metrics is result.metrics), None)
-        answers = _calibrated(task, best or measure(task, network))
-        task, result.metrics = answers.task, answers.metrics()
+        best = best or measure(task, network)
+        # Temperature and thresholds change what is measured.
+        answers = task.calibrated(best).answers(best.outputs, best.features, best.examples)
+        task, result.metrics, collapsed = answers.task, answers.metrics(), collapsed_to(answers)
+        if collapsed is not None and reporter.rows is not None:
+            warn_user(in_python(collapse_message(collapsed)), CollapseWarning)
     finished = replace(
         trained,
         task=task,
         result=result,
-        collapsed=_collapse(answers, reporter),
+        collapsed=collapsed,
         arguments={**given, RECORD: record},
         run=run,
         held_out=data.held_out,
@@ -280,8 +305,15 @@ def train(
         raise interrupted.keeping(finished)
     if run is not None:
         record["seconds"] = round(loop.state.progress["seconds"], 3)
-        texts = [*data.train, *examples.unlabelled]
-        _finish(run, finished, {**given, RECORD: record}, texts, answers)
+        write_arguments(run, finished.arguments)
+        texts = map(task.identity, [*data.train, *examples.unlabelled])
+        write_training_texts(run, text_hashes(texts))
+        inputs, name = finished.metadata.inputs, examples.origin.name
+        write_run_card(
+            *(run, task, finished.arguments, answers, inputs, length, name),
+            in_transformers=config.model_type != "bert-mean",
+        )
+        save(finished, run)  # which makes it finished
         (remove_best if job.keep_checkpoints else remove_checkpoints)(run)
     return finished
 
@@ -297,9 +329,8 @@ def _named_features(
     if not job.learns_names or name_of(task.inputs_of(train)) != TEXT.name:
         return []
     given = job.descriptions
-    texts = class_texts(
-        task.names, read_descriptions(given) if isinstance(given, str | Path) else given
-    )
+    given = read_descriptions(given) if isinstance(given, str | Path) else given
+    texts = class_texts(task.names, given)
     if left_out := nameless(task.names):
         reporter.tell(f"names of classes that tell nothing apart: {shortened(left_out)}")
     examples = [TextExample(text, None, name, 0) for name in texts for text in texts[name]]
@@ -312,88 +343,6 @@ def _named_features(
             f"{count_of(len(whole), 'text')} that name or describe classes are examples too{cut}"
         )
     return whole
-
-
-def _finish(
-    run: Path,
-    finished: FinetunedModel,
-    arguments: Mapping[str, Any],
-    texts: Sequence[Any],
-    answers: Answers[Any, Any] | None,
-) -> None:
-    """Write what a RUN tells of itself, and then the model, which makes it finished."""
-    write_arguments(run, arguments)
-    write_training_texts(run, text_hashes(map(finished.task.identity, texts)))
-    length, name = finished.max_seq_length, finished.made_from.name
-    write_run_card(
-        *(run, finished.task, arguments, answers, finished.metadata.inputs, length, name),
-        in_transformers=finished.config.model_type != "bert-mean",
-    )
-    save(finished, run)
-
-
-def _loop(
-    job: FinetuningJob,
-    objective: FineTuning,
-    identity: RunIdentity,
-    reporter: Reporter,
-    trained: FinetunedModel,
-) -> TrainingLoop[FineTuning]:
-    """The loop, whose checkpoints are MODELs."""
-    return TrainingLoop(
-        objective,
-        run=job.out,
-        identity=identity,
-        reporter=reporter,
-        as_model=partial(write_weights, trained),
-        keep_every=job.keep_every,
-    )
-
-
-def _trained(
-    loop: TrainingLoop[FineTuning],
-) -> tuple[TrainingResult, TrainingInterrupted | None]:
-    """Train, and return the result; also what ended it early with a result worth keeping."""
-    try:
-        return loop.train(), None
-    except TrainingInterrupted as error:
-        if not isinstance(error.kept, TrainingResult):
-            raise
-        return error.kept, error
-
-
-def _calibrated(task: AnyTask, answers: Answers[Any, Any]) -> Answers[Any, Any]:
-    """The answers to dev of the task that is calibrated on them."""
-    # Temperature and thresholds change what is measured.
-    return task.calibrated(answers).answers(answers.outputs, answers.features, answers.examples)
-
-
-def _weigh(data: TrainingData[Any], weights: Sequence[float] | None) -> None:
-    """Multiply each training example's share in the loss by its weight, if there are any."""
-    if weights is None:
-        return
-    if len(weights) != len(data.train):
-        raise ValueError(f"{len(weights)} weights for {len(data.train)} examples")
-    for one in data.train_features:
-        one.weight *= float(weights[one.example])
-
-
-def _record(
-    job: FinetuningJob,
-    data: TrainingData[Any],
-    made_from: RunOrigin,
-    num_steps: int,
-    device: torch.device,
-) -> dict[str, Any]:
-    """What arguments.json says of a run that begins, beside its arguments."""
-    return {
-        "files": dict(made_from.files),
-        "read": dict(made_from.read),
-        "num_train": len(data.train),
-        "num_dev": len(data.held_out),
-        "num_steps": num_steps,
-        **environment(device, job.model),
-    }
 
 
 def _require_room(
@@ -423,43 +372,3 @@ def _require_room(
         keep_every=job.keep_every,
         keeps_best=bool(examples.held_out),
     )
-
-
-def _check_data(
-    data: TrainingData[Any],
-    task: AnyTask,
-    reporter: Reporter,
-    unlabelled: Sequence[Any],
-    features: Sequence[Features],
-) -> None:
-    """Check the data, say what was found, and label their features.  Raises DataError."""
-    report = task.check(data)
-    examine_unlabelled(report, task, data, unlabelled, features)
-    report.raise_on_errors()
-    for line in report.lines(reporter.spell, with_warnings=reporter.rows is None):
-        reporter.tell(line)
-    if reporter.rows is not None:
-        report.warn(reporter.rows)
-    reporter.data(report)
-    task.add_labels(data.train_features, data.train)
-    task.add_labels(data.dev_features, data.held_out)
-
-
-def _measured(
-    data: TrainingData[Any], precision: str
-) -> Callable[[AnyTask, nn.Module], Answers[Any, Any]]:
-    """The function that has a model answer dev, in the precision that it will answer in later."""
-
-    def measure(task: AnyTask, model: nn.Module) -> Answers[Any, Any]:
-        outputs = run_features(task, model, data.dev_features, precision=precision)
-        return task.answers(outputs, data.dev_features, data.held_out)
-
-    return measure
-
-
-def _collapse(answers: Answers[Any, Any] | None, reporter: Reporter) -> str | None:
-    """What the answers to dev collapsed to, if they did; a program is warned."""
-    collapsed = None if answers is None else collapsed_to(answers)
-    if collapsed is not None and reporter.rows is not None:
-        warn_user(in_python(collapse_message(collapsed)), CollapseWarning)
-    return collapsed

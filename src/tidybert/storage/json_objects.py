@@ -114,7 +114,7 @@ def decoded(
         raise error(f"{where}: {said}" if where else said) from None
 
 
-SHA256: Final = "^[0-9a-f]{64}$"
+SHA256: Final = r"^[0-9a-f]{64}\Z"
 """The pattern of a sha256 in hexadecimal, for the type of a field."""
 
 
@@ -122,7 +122,7 @@ def one_of(names: Iterable[str]) -> Any:
     """For the type of a field: a string among these."""
     import msgspec
 
-    return msgspec.Meta(pattern=f"^({'|'.join(names)})$")
+    return msgspec.Meta(pattern=rf"^({'|'.join(names)})\Z")
 
 
 # What msgspec says of a value: what was expected, and at which keys.
@@ -178,7 +178,7 @@ def _in_words(value: Any, kind: type, message: str) -> str:
     types = [_TYPES.get(each, each) for each in expected[1].split(" | ")]
     needed = " or ".join([", ".join(types[:-1]), types[-1]] if types[1:] else types)
     if expected[2]:
-        if names := re.fullmatch(r"'\^\(([^()]+)\)\$'", expected[3]):
+        if names := re.fullmatch(r"'\^\(([^()]+)\)\\\\Z'", expected[3]):
             needed = f"one of {', '.join(names[1].split('|'))}"
         elif expected[3] == repr(SHA256):
             needed = "a sha256"

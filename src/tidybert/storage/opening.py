@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tidybert.errors import DataError, TidyBertError
-from tidybert.storage.limits import Limit
+from tidybert.storage.limits import LONGEST_NAME, Limit
 
 Failure = type[TidyBertError]
 """The class of the error to raise."""
@@ -23,6 +23,21 @@ _KINDS: Final = (
     (stat.S_ISBLK, "it is a device; a regular file is expected"),
     (lambda _mode: True, "it is not a regular file"),
 )
+
+
+def is_plain_name(name: object, folders: int = 0) -> bool:
+    """Whether text from outside names a file in a folder, or below at most ``folders`` more.
+
+    Every name that a file, a hub or an index gives passes here before it becomes part of a path.
+    """
+    parts = name.split("/") if isinstance(name, str) else [""]
+    return len(parts) <= folders + 1 and all(
+        part not in ("", ".", "..")
+        and "\\" not in part
+        and "\0" not in part
+        and len(part.encode("utf-8", "surrogatepass")) <= LONGEST_NAME
+        for part in parts
+    )
 
 
 def open_regular(
