@@ -314,3 +314,20 @@ def test_it_shows_itself(predictor: Predictor, tiny_run: Path) -> None:
     html = predictor._repr_html_()
     assert "<th>labels</th><td>animal, colour</td>" in html
     assert "<th>accuracy_on_dev</th>" in html
+
+
+def test_the_names_of_other_libraries_give_the_same(predictor: Predictor) -> None:
+    texts = ["a red cat", "the old dog"]
+    answers = predictor.predict(texts)
+
+    assert predictor(texts) == answers
+    assert predictor(texts[0]) == answers[0]
+    scores = [[one["scores"][name] for name in predictor.task.names] for one in answers]
+    assert predictor.predict_proba(texts).tolist() == scores
+    assert predictor.predict_proba(texts[0]).tolist() == scores[0]
+    assert predictor.predict_proba([]).shape == (0, len(predictor.task.names))
+
+
+def test_scores_have_no_probabilities(tiny_score_run: Path) -> None:
+    with pytest.raises(UsageError, match=r"predict_proba is for classes, and .* is to regress"):
+        Predictor(tiny_score_run).predict_proba(["a"])

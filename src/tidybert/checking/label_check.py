@@ -215,11 +215,12 @@ def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -
     # Equal texts share a fold, so copies are no company.
     pairs = {*zip(labels.tolist(), map(task.identity, data.train), strict=True)}
     different = np.bincount([label for label, _ in pairs], minlength=len(task.names))
+    judged = different >= FOLDS
     agreement = float((best == labels).mean())
     return {
         "agreement": agreement,
         "reliable": agreement >= RELIABLE,
-        "not_judged": [task.names[at] for at in np.flatnonzero((support > 0) & (different < FOLDS))],
+        "not_judged": [task.names[at] for at in np.flatnonzero((different > 0) & ~judged)],
         "suspected": [
             {
                 **_example(data.train[one.example]),
@@ -228,7 +229,7 @@ def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -
                 "suggested": task.names[one.suggested],
                 "suggested_probability": float(p[one.example, one.suggested]),
             }
-            for one in suspected_label_errors(p, labels, judged=different >= FOLDS)
+            for one in suspected_label_errors(p, labels, judged=judged)
         ],
         "mixed_up": _mixed_up(task.names, labels, best, support),
     }

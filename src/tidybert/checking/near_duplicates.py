@@ -30,7 +30,7 @@ def directions(vectors: Floats, centre: Floats) -> Floats:
     """(N, H) the vectors from ``centre`` (H,), scaled to length 1.
 
     Vectors of many encoders share one large direction, which would make all texts alike.  One that
-    is the centre, to rounding, keeps its own direction: equal texts are alike, also all by themselves.
+    is the centre, to rounding, keeps its own direction: so equal texts are alike without others.
     """
     moved = vectors - centre
     whole, lengths = (np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, moved))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from tidybert.catalog import DEFAULT_MODEL
 from tidybert.data.features import Features, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
 from tidybert.files.rows import as_list
@@ -86,7 +87,9 @@ class Embedder(OfOpened):
     """
 
     @spelled_out(EmbedderOptions)
-    def __init__(self, model: str | Path, **options: Unpack[EmbedderKeywords]) -> None:
+    def __init__(
+        self, model: str | Path = DEFAULT_MODEL, **options: Unpack[EmbedderKeywords]
+    ) -> None:
         given = EmbedderOptions(**options)
         opened = OpenedModel.of(model, **values_of(given, OpeningOptions))
         form = opened.form
@@ -143,15 +146,19 @@ class Embedder(OfOpened):
 
     def embed(
         self,
-        texts: Sequence[str],
-        text_pairs: Sequence[str] | None = None,
+        texts: str | Sequence[str],
+        text_pairs: str | Sequence[str] | None = None,
         *,
         progress: bool = False,
     ) -> npt.NDArray[np.float32]:
-        """(n, d): the vector of each text or pair, in order; warns if it cuts any.
+        """(n, d): the vector of each text or pair, in order; of one text (d,).
 
-        ``progress`` shows a bar.
+        Warns if it cuts any.  ``progress`` shows a bar.
         """
+        if isinstance(texts, str) and (text_pairs is None or isinstance(text_pairs, str)):
+            second = None if text_pairs is None else [text_pairs]
+            only: npt.NDArray[np.float32] = self.embed([texts], second, progress=progress)[0]
+            return only
         texts, text_pairs = _lists(texts, text_pairs)
         features = text_features(
             self.tokenizer, texts, text_pairs, self.max_seq_length, prompt=self.prompt
@@ -159,6 +166,9 @@ class Embedder(OfOpened):
         self._warn_of_truncation([one.truncated for one in features])
         with counting_bar("embed", len(features), wanted=progress) as reporter:
             return self.vectors(features, reporter)
+
+    #: sentence-transformers' name for it.
+    encode = embed
 
     def embed_tokens(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
@@ -306,7 +316,7 @@ def find_layers(layers: str | int | Sequence[int], num_layers: int) -> tuple[int
         numbers = []
     if not numbers:
         raise UsageError(
-            f"{param('layers')} {layers!r}: expected a number such as -1, several as in -2,-1, "
+            f"{param('layers')} {layers!r:.60}: expected a number such as -1, several as in -2,-1, "
             "lastN for the last N, or all"
         )
     for number in numbers:

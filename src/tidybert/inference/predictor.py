@@ -25,7 +25,7 @@ from tidybert.options import documented, spelled_out, values_of
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import ShowsFacts, counting_bar
-from tidybert.tasks.answer import Classified, Scored, TaskAnswer
+from tidybert.tasks.answer import Classified, LabelledAnswer, Scored, TaskAnswer
 from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.labelled_examples import is_example, read_all
@@ -247,6 +247,24 @@ class Predictor(ShowsFacts, Generic[Answer]):
         if hasattr(texts, "iloc"):
             answers.index = texts.index
         return answers[0] if is_one else answers
+
+    #: As a pipeline of transformers is called.
+    __call__ = predict
+
+    def predict_proba(self, texts: Any, text_pairs: Any = None) -> npt.NDArray[np.float64]:
+        """(n, C): the scores of ``predict``, in the order of ``task.names``; of one text (C,).
+
+        Raises UsageError too for a model that does not classify.
+        """
+        if not issubclass(self.task.answer, LabelledAnswer):
+            raise UsageError(
+                f"predict_proba is for classes, and {self._run} is to {self.task.name}"
+            )
+        found: Any = self.predict(texts, text_pairs)
+        if isinstance(texts, str):
+            return np.array([*found["scores"].values()])
+        scores = [[*one["scores"].values()] for one in found]
+        return np.array(scores).reshape(len(scores), len(self.task.names))
 
     def predict_stream(self, examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """Answers in the order of the examples, in constant memory.

@@ -87,7 +87,7 @@ def write_index(
             begin with those that the index has.
     """
     if dtype not in DTYPES:
-        raise UsageError(f"{param('dtype')} {dtype!r}: expected one of {', '.join(DTYPES)}")
+        raise UsageError(f"{param('dtype')} {dtype!r:.60}: expected one of {', '.join(DTYPES)}")
     assert embedder.normalize, "an index holds vectors of length 1"
     directory = Path(directory)
     settings = IndexSettings(
