@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-# What these blocks assert is learnt, from the weights of tidybert-small; others run on a tiny encoder.
+# What these blocks assert is learnt, from the real weights; others run on a tiny encoder.
 LEARNT = ("assert classifier.predict", "assert regressor.predict")
 GUIDE = Path(__file__).parents[2] / "docs" / "scikit-learn.md"
 

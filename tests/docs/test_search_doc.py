@@ -21,7 +21,7 @@ PYTHON = [block for language, _, block in blocks(PAGE) if language == "python"]
 def made(
     tmp_path: Path, small_weights_for_all: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """The folder of the page, with the page's index of a tiny model under the name tidybert-small."""
+    """The folder of the page, with the page's index of a tiny model, named tidybert-small."""
     monkeypatch.chdir(tmp_path)
     write_samples()
     small_weights_for_all(True)

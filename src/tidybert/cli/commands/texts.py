@@ -516,8 +516,9 @@ class Index(
     dtype: Literal["float32", "float16", "int8"] = option("float32")
     """Store the numbers as float32, float16 (half the size) or int8 (a quarter)."""
     id: str | None = None
-    """``--id COLUMN``: Column of the texts' ids. If not set: the place of a text in FILE, from
-    0, is its id."""
+    """``--id COLUMN``: Column of the texts' ids. If not set: a column id of FILE whose values are
+    all there and distinct, or else a text's place in FILE, from 0. An index that is there, and
+    one of --cluster, keeps what it has."""
     replace: bool = False
     """``--replace``: Put a text of FILE in the place of the one with its id, if they differ, and
     add new ones; others stay."""
@@ -562,6 +563,7 @@ class Index(
             run_on_cluster(partial(index_files, job), self.file, self, "indexing")
         else:
             read_examples.formats.check(self.file, self.read.format)
+            job = job.with_ids(self.file, self.out, note)
             done = do_job(job, self.file, self, "indexing")
             assert done is not None
             written = done.written
