@@ -419,7 +419,8 @@ def check_examples(
         found = task.features(examples, opened.tokenizer, max_seq_length) if examples else []
         return list(found)
 
-    data = TrainingData(train, dev, features_of(train), features_of(dev), max_seq_length)
+    parts = features_of(train), features_of(dev)
+    data = TrainingData(train, dev, *parts, max_seq_length, opened.tokenizer)
     report = task.check(data)
     if report.errors:
         return Findings(report)

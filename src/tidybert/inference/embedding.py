@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.catalog import DEFAULT_MODEL
-from tidybert.data.features import Features, text_features
+from tidybert.data.features import Features, UnknownTokens, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
 from tidybert.files.rows import as_list
 from tidybert.inference.forward import encoding_features, run_batches
@@ -129,6 +129,8 @@ class Embedder(OfOpened):
         self._scaled_after = given.normalize is True
         self.dense.to(self.device)
         self._has_warned = False
+        #: What it does not know of the texts that it was given.
+        self.unknown = UnknownTokens(self.tokenizer)
 
     def facts(self) -> dict[str, object]:
         return {
@@ -165,7 +167,9 @@ class Embedder(OfOpened):
         )
         self._warn_of_truncation([one.truncated for one in features])
         with counting_bar("embed", len(features), wanted=progress) as reporter:
-            return self.vectors(features, reporter)
+            vectors = self.vectors(features, reporter)
+        self.unknown.warn()
+        return vectors
 
     #: sentence-transformers' name for it.
     encode = embed
@@ -225,6 +229,7 @@ class Embedder(OfOpened):
         reporter: Reporter = SILENT,
     ) -> npt.NDArray[np.float32]:
         """The vectors of all features one after another, ``counts`` of each."""
+        self.unknown.add(features)
         found = run_batches(
             lambda batch: self._vectors(batch.rows, pooling),
             features,

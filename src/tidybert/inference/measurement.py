@@ -71,6 +71,8 @@ def measure(
     metrics = {**answers.metrics(), **answers.counts(), "computed_in": predictor.precision}
     if predictor.directory is not None:
         metrics |= _trained_on(predictor.directory, data, file, task, examples, warn)
+    if (remark := predictor.unknown.remark()) is not None:
+        warn(remark)
     total = f"of {metrics['num_examples']:,} examples"
     if metrics["num_truncated"]:
         tell(f"{metrics['num_truncated']:,} {total} {task.truncation}")

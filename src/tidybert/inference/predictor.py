@@ -14,6 +14,7 @@ from torch import nn
 
 from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.data.features import UnknownTokens
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import Reading
 from tidybert.files.rows import as_list, count_of, plain
@@ -180,6 +181,8 @@ class Predictor(ShowsFacts, Generic[Answer]):
         self.tokenizer, self.metadata = finished.tokenizer, finished.metadata
         self.precision, self.label_values = finished.precision, finished.label_values
         self.device = next(self.model.parameters()).device
+        #: What it does not know of the texts that it was given.
+        self.unknown = UnknownTokens(finished.tokenizer)
         self.max_seq_length = self.metadata.max_seq_length
 
     @property
@@ -244,6 +247,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
             with counting_bar("predict", len(examples), wanted=progress) as reporter:
                 found = self._predictions(examples, reporter) if examples else []
                 answers = AnswerList(self._with_values(each).as_dict() for each in found)
+            self.unknown.warn()
         if hasattr(texts, "iloc"):
             answers.index = texts.index
         return answers[0] if is_one else answers
@@ -322,6 +326,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
     ) -> Answers[Any, Any]:
         self.task.check_inputs(examples, self.metadata.inputs)
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
+        self.unknown.add(features)
         if labelled:
             self.task.add_labels(features, examples)
         outputs = run_features(

@@ -176,6 +176,7 @@ class NamePredictor(Predictor[ClassAnswer]):
     ) -> Answers[Any, Any]:
         self.task.check_inputs(examples, self.metadata.inputs)
         features = self._features(examples)
+        self.unknown.add(features)
         if labelled:
             self.task.add_labels(features, examples)
         vectors = _unit(self.embedder.vectors(features, reporter))

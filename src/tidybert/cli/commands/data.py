@@ -236,7 +236,7 @@ class Duplicates(flags.FileArgument, flags.ExamplesFlags):
         else:
             atomic_write_text(self.out, content)
         cut = f"texts were cut to {embedder.max_seq_length} tokens"
-        note_reading(report, sum(one.truncated for one in features), len(examples), cut)
+        note_reading(report, sum(one.truncated for one in features), len(examples), cut, embedder)
         groups = len({row["group"] for row in grouped})
         note(
             f"{len(grouped):,} of {len(examples):,} texts are in {groups:,} groups; "

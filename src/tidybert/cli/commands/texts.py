@@ -129,7 +129,7 @@ def do_job(
             with stopped, shown_texts(title, total) as reporter:
                 written = job.write(opened, left, out, resume=resume, reporter=reporter)
         seconds = time.monotonic() - begun
-    note_reading(report, written.num_truncated, written.num_texts, job.cut(opened))
+    note_reading(report, written.num_truncated, written.num_texts, job.cut(opened), opened)
     return Done(opened, written, seconds)
 
 
@@ -226,11 +226,15 @@ def resumable(out: Path, resume: bool) -> Iterator[None]:
         raise
 
 
-def note_reading(report: "ReadReport", truncated: int, total: int, cut: str) -> None:
-    """Note what the reading found, and how many of the texts were cut; ``cut`` says how."""
+def note_reading(report: "ReadReport", truncated: int, total: int, cut: str, opened: Any) -> None:
+    """Note what the reading found, how many of the texts were cut (``cut`` says how), and a warning
+    of many tokens that ``opened`` does not know.
+    """
     note(*report.lines(str))
     if truncated:
         note(f"{truncated:,} of {total:,} {cut}")
+    if (unknown := getattr(opened, "unknown", None)) and (remark := unknown.remark()):
+        note(f"warning: {remark}")
 
 
 def check_format(run: str, path: str, read: ReadOptions) -> None:
