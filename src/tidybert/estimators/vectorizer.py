@@ -48,7 +48,8 @@ class BertVectorizer(
     needs the same MODEL; a hash is checked at the first use.
 
     Args:
-        model: a MODEL: installed weights or a directory.
+        model: a MODEL: installed weights or a directory.  The package contains the default; the
+            vectors of minilm, which ``tidybert download minilm`` installs, tell more.
         training: arguments of ``tidybert.finetune`` by name, with ``out``, a new directory for the
             RUN whose vectors are taken.  None trains nothing.
         verbose: above 0, ``transform`` shows a bar.

@@ -221,12 +221,13 @@ def finetune(
         return noted_training([], verbose=verbose, rows=rows)
 
     with as_in_python(rows):
+        chosen: Any = task
         if not isinstance(task, str) and hasattr(task, "__len__"):
-            data, task = _with_labels(data, task), "classify"
-        if task not in task_names():
+            data, chosen = _with_labels(data, task), "classify"
+        if chosen not in task_names():
             raise UsageError(
-                f"{param('task')} is {task!r:.60}; expected one of {', '.join(task_names())}"
-                f"{suggestion(task, task_names())}"
+                f"{param('task')} is {chosen!r:.60}; expected one of {', '.join(task_names())}"
+                f"{suggestion(chosen, task_names())}"
             )
         if out is not None and not isinstance(out, str | Path):
             raise UsageError(f"{param('out')} is {out!r:.40}; expected the path of a directory")
@@ -241,7 +242,7 @@ def finetune(
              "training": TrainingArguments},
         )  # fmt: skip
         job = FinetuningJob(
-            task,
+            chosen,
             model,
             data,
             held_out,
