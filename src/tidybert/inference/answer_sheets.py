@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.errors import LimitError, param
+from tidybert.files.records import guarded
 from tidybert.inference.answer_files import AnswerForm
 from tidybert.storage.atomic_files import atomic_file, atomic_write_bytes
 from tidybert.storage.json_objects import plain_json
@@ -56,10 +57,8 @@ class TableForm(AnswerForm):
             columns = example.columns
             if columns is None:
                 columns = dict(zip(("text", "text_pair"), self.shown(example), strict=False))
-            given, row = (
-                {name: _cell(value) for name, value in cells.items()}
-                for cells in (columns, found.row())
-            )
+            given = {name: _cell(value) for name, value in columns.items()}
+            row = {name: _cell(_rounded(value)) for name, value in found.row().items()}
             if self.delimiter is None:
                 _check_cells(given, number)
             lines.append(json.dumps(plain_json([given, row]), default=str) + "\n")
@@ -145,5 +144,19 @@ def _cell(value: Any) -> Any:
     return json.dumps(plain_json(value), ensure_ascii=False, default=str)
 
 
+def _rounded(value: Any) -> Any:
+    """A value of an answer with scores of four digits after the point, which a person compares."""
+    match value:
+        case float():
+            return round(value, 4)
+        case dict():
+            return {name: _rounded(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_rounded(each) for each in value]
+    return value
+
+
 def _spelt(cell: Any) -> Any:
+    if isinstance(cell, str):
+        return guarded(cell)
     return str(cell).lower() if isinstance(cell, bool) else cell
