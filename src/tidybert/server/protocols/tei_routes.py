@@ -194,7 +194,7 @@ async def similarity(body: SimilarityRequest, asked: ByPath) -> JsonAnswer:
         truncate=bool(options.truncate),
         prompt_name=options.prompt_name,
     )
-    cosines = (found.vectors[1:] @ found.vectors[0]).tolist()
+    cosines = (found.vectors[1:] @ found.vectors[0]).clip(-1, 1).tolist()
     return with_truncation(cosines, sum(found.truncated))
 
 
