@@ -8,12 +8,13 @@ from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import Final, get_args
+from typing import Final
 
 import torch
 
 from tidybert.errors import UsageError, param
 from tidybert.modeling.kernels.linear import (
+    PRODUCTS,
     Products,
     RoundedWeights,
     faster_products,
@@ -77,7 +78,8 @@ def go_on_as_begun(run: Path | None, resume: bool) -> Precision | None:
     record = arguments.get(RECORD)
     known = record.get("products") if isinstance(record, dict) else None
     # Earlier versions took oneDNN's on any processor of AMD.
-    use_products(known if known in get_args(Products) else "onednn" if is_amd() else "default")
+    before: Products = "onednn" if is_amd() else "default"
+    use_products(next((each for each in PRODUCTS if each == known), before))
     return trained_in(arguments)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial, wraps
 from itertools import chain
-from typing import Any, Final, Literal, ParamSpec, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +51,7 @@ _PACK: Any = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
 
 Products = Literal["onednn", "default"]
 """Who multiplies in float32 while a model trains; default: PyTorch's own choice, MKL on x86."""
+PRODUCTS: Final[tuple[Products, ...]] = get_args(Products)
 
 
 def faster_products() -> Products:
