@@ -4,6 +4,7 @@
 #   make fuzz         mutated files for every reader: make fuzz CASES=10000, or SECONDS=60 a reader
 #   make test-faults  kills, disk errors, signals at each call that writes: make test-faults FAULTS=10
 #   make test-kills   kill -9 at random moments, of pre-training and on Ray: make test-kills KILLS=20
+#   make test-relatives  answers of random models of each kind beside transformers': CASES=2000
 #   make test-parity  outputs and gradients beside transformers', for all sizes up to base
 #   make test-mutations  change lines at random; do the tests notice? make test-mutations EACH=5
 #   make test-versions   the tests with the lowest and the newest PyTorch
@@ -20,8 +21,8 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The release that is tested; one that is in .venv already stays.
 TORCH ?= torch==2.13.0
 
-.PHONY: help quickstart test fuzz test-tokens test-faults test-kills test-parity test-mutations \
-    test-versions tests-alone test-cuda docs clean
+.PHONY: help quickstart test fuzz test-tokens test-relatives test-faults test-kills test-parity \
+    test-mutations test-versions tests-alone test-cuda docs clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
 
@@ -47,6 +48,10 @@ fuzz: $(VENV)/.dev
 test-tokens: $(VENV)/.dev
 	TIDYBERT_TOKEN_CASES=$(CASES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
 	    tests/tokenization/test_library_tokenizer.py
+
+test-relatives: $(VENV)/.dev
+	TIDYBERT_RELATIVE_CASES=$(CASES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest \
+	    tests/inference/test_beside_transformers.py
 
 # Calls to try for each command and fault; all of them take hours.
 FAULTS ?= all

@@ -99,7 +99,8 @@ def test_the_texts_that_trained_a_model_are_counted(
     assert len(np.load(tmp_path / "run" / "training_texts.npy")) <= 60
     capsys.readouterr()
 
-    assert shell(["evaluate", run, str(train), "--json"]) == 0
+    report = ["--resamples", "100", "--report"]
+    assert shell(["evaluate", run, str(train), "--json", *report, str(tmp_path / "of-train")]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["num_trained_on"] == 60
     assert "trained on 60 of the 60 examples" in printed.err

@@ -1,6 +1,7 @@
 """``tidybert quickstart``: with a tiny model in a second, and as a user runs it."""
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -82,8 +83,10 @@ def test_it_shows_every_stage_and_its_next_commands_work(
         if words[0] == "finetune":
             words = [*words[:2], quickstart.DEFAULT_MODEL, *words[2:], "--max-steps", "1"]
         assert run(words) == 0, command
-    answers = capsys.readouterr().out
+    answers, said = capsys.readouterr()
     assert answers.count('{"label": ') == 9
+    # The RUN knows which of its copies chose the weights.
+    assert f"tickets{os.sep}dev.csv chose the best weights in training" in said
 
 
 @pytest.mark.parametrize(

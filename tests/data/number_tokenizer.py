@@ -18,6 +18,7 @@ class NumberTokenizer:
     cls_token_id = CLS
     sep_token_id = SEP
     unk_token_id = 100
+    odd_to_longer = False
     layout = Layout.of_bert(CLS, SEP)
 
     def encode_batch(

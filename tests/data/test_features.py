@@ -1,5 +1,7 @@
 """Features: special tokens, types and truncation, against the original's loop and the tokenizer."""
 
+import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -7,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.data.number_tokenizer import CLS, SEP, NumberTokenizer
+from tokenizers import Tokenizer, models, pre_tokenizers
 
 from tidybert.data.features import example_features, text_features
-from tidybert.errors import DataError, TextError, UsageError
+from tidybert.errors import ConfigError, DataError, TextError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.tokenizer import fitting_lengths
 
 texts_of_numbers = st.lists(st.integers(0, 60_000), max_size=20).map(
     lambda ids: " ".join(map(str, ids))
@@ -68,6 +72,47 @@ def test_pairs_are_cut_as_the_original_cuts_them(first: str, second: str, limit:
     assert one.token_type_ids.tolist() == [0] * (len(left) + 2) + [1] * (len(right) + 1)
     assert one.num_tokens == total
     assert one.truncated == (total > limit)
+
+
+@given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 30))
+def test_pairs_are_cut_as_the_tokenizers_library_cuts_them(
+    first: int, second: int, room: int
+) -> None:
+    theirs = Tokenizer(models.WordLevel({"a": 0, "b": 1, "?": 2}, unk_token="?"))
+    theirs.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    theirs.enable_truncation(room)
+
+    kept = fitting_lengths([first, second], room, odd_to_longer=True)
+
+    ids = theirs.encode("a " * first, "b " * second).ids
+    assert kept == [ids.count(0), ids.count(1)]
+
+
+def test_the_files_say_how_pairs_are_cut(tiny_model: Any, tmp_path: Path) -> None:
+    def written(*removed: str, **files: str) -> BertTokenizer:
+        folder = tmp_path / "-".join(["model", *removed, *files])
+        BertTokenizer.from_pretrained(tiny_model).save(folder)
+        for name in ("tokenizer_config.json", *removed):
+            (folder / name).unlink()
+        for name, content in files.items():
+            (folder / name.replace("_json", ".json")).write_text(content)
+        return BertTokenizer.from_pretrained(folder)
+
+    pair = "the red hen", "under a cow"
+    # A tokenizer.json is cut as its library cuts, a vocab.txt as Google's code does.
+    own, alone = written(), written("tokenizer.json")
+    assert own.encode(*pair, 8).token_type_ids.count(1) == 4
+    assert alone.encode(*pair, 8).token_type_ids.count(1) == 3
+    # A RUN was trained one way, and says so; of an older version it is Google's.
+    assert not written(tidybert_json="{}").odd_to_longer
+    for one, odd_to_longer in ((own, True), (alone, False)):
+        folder = tmp_path / f"run-{odd_to_longer}"
+        one.with_tokens(["[X]"]).save(folder)
+        (folder / "tidybert.json").write_text("{}")
+        assert BertTokenizer.from_pretrained(folder).odd_to_longer == odd_to_longer
+        assert pickle.loads(pickle.dumps(one)).odd_to_longer == odd_to_longer
+    with pytest.raises(ConfigError, match="odd_token_to_longer is 'no': expected true or false"):
+        written(tokenizer_config_json='{"odd_token_to_longer": "no"}')
 
 
 @pytest.mark.parametrize("pair", [None, "we saw a cow and the old dog"])

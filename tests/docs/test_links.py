@@ -35,3 +35,8 @@ def test_links_and_anchors_lead_somewhere(page: Path) -> None:
         there = (page.parent / path).resolve() if path else page
         assert there.exists(), target
         assert not anchor or anchor in anchors(there), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_title_in_bold_begins_its_line(page: Path) -> None:
+    assert re.findall(r"^.*\S \*\*[^*\n.]+\*\*\n\n", prose(page), re.MULTILINE) == []

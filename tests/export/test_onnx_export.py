@@ -147,6 +147,13 @@ def test_the_files_beside_the_graph_are_those_that_others_read(exported: Export)
     ]
 
 
+def test_an_export_says_how_a_tagger_reads(exported: Export) -> None:
+    _, done = exported("tag")
+
+    found = json.loads((done.directory / "tidybert.json").read_text())
+    assert found["settings"]["running_text"] is True
+
+
 def test_an_embedding_model_has_the_layout_of_sentence_transformers(exported: Export) -> None:
     _, done = exported("embedding")
 

@@ -222,14 +222,6 @@ def test_a_spreadsheet_of_libreoffice(tmp_path: Path) -> None:
     assert texts(open_document(tmp_path / "a.ods", ("text", "label"), *TEXTS)) == TEXTS
 
 
-def test_a_spreadsheet_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidybert.files.sheets.find_spec", lambda name: None)
-
-    message = failure(book(tmp_path / "a.xlsx", ["text", "label"], ["a", "b"]))
-
-    assert "pip install 'tidybert[sheets]'; or save the sheet as CSV" in message
-
-
 # Folders, Arrow, JSON of others
 
 

@@ -28,8 +28,10 @@ from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
+from tidybert.tasks.tags.tag_files import TaggedExample
 from tidybert.tasks.tags.tagging import Tagging, WordPlaces
 from tidybert.tasks.task import AnyTask, Task
+from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.reports import StepReport
 
@@ -324,6 +326,25 @@ def test_a_teacher_that_does_not_fit_is_refused_by_name(
     ):
         with pytest.raises(TidyBertError, match=message):
             toy(**given)
+
+
+def test_a_teacher_of_words_alone_is_refused(
+    toy: Toy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "tags"
+    train = [TaggedExample(("the", "cat"), ("O", "B-x"), row) for row in range(4)]
+    given = {"train": train, "dev": None, "task": Tagging(("O", "B-x", "I-x")), "max_steps": 1}
+    toy(**given, run=run)
+    path = run / "tidybert.json"
+    values = json.loads(path.read_text())
+    del values["settings"]["running_text"]
+    path.write_text(json.dumps(values))
+
+    # BERT's WordPiece reads both alike.
+    toy(**given, teacher=run)
+    monkeypatch.setattr(BertTokenizer, "cuts_words_alone", False)
+    with pytest.raises(UsageError, match="trained on words that were cut alone"):
+        toy(**given, teacher=run)
 
 
 def test_a_task_without_a_loss_for_it_refuses_a_teacher(toy: Toy, tiny_run: Path) -> None:

@@ -100,19 +100,6 @@ def test_what_no_table_can_hold(tiny_run: Path, tmp_path: Path, capsys: Any) -> 
     assert shell([*command, str(tmp_path / "out.csv")]) == 0
 
 
-def test_xlsx_needs_the_extra(
-    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
-    monkeypatch.setattr("tidybert.inference.answer_sheets.find_spec", lambda name: None)
-
-    command = ["predict", str(tiny_run), "--input", "a red", "--out", str(tmp_path / "a.xlsx")]
-
-    assert shell(command) == 2
-    assert "pip install 'tidybert[sheets]'; or name a file that ends in .csv" in (
-        capsys.readouterr().err
-    )
-
-
 def test_a_text_that_is_in_no_file(tiny_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.csv"
 

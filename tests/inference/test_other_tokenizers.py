@@ -22,7 +22,7 @@ from tidybert.pretraining.batches.masking import MaskingOptions
 from tidybert.server.protocols.pipeline_routes import joined_pieces
 from tidybert.tasks.questions.question_features import question_features
 from tidybert.tasks.questions.question_files import QuestionExample
-from tidybert.tasks.tags.tag_files import TaggedExample
+from tidybert.tasks.tags.tag_files import TaggedExample, untagged
 from tidybert.tasks.tags.tagging import tagged_features
 from tidybert.tokenization import BertTokenizer
 
@@ -152,9 +152,19 @@ def test_long_texts_fill_their_room(tokenizer: BertTokenizer, mode: str, pair: s
 
 def test_tags_and_segments_are_at_their_rows(model: Path, tokenizer: BertTokenizer) -> None:
     words = ["the", "quick", "fox", "in", "café"]
-    (found,) = tagged_features([TaggedExample(words, None, 1)], tokenizer, 64, None)
-    firsts = [tokenizer.encode(word, add_special_tokens=False).input_ids[0] for word in words]
-    assert found.input_ids[found.place.rows].tolist() == firsts
+    listed = TaggedExample(words, None, 1)
+    for running_text, space in ((True, " "), (False, "")):
+        (found,) = tagged_features([listed], tokenizer, 64, None, running_text=running_text)
+        pieces = [tokenizer.encode(space + word, add_special_tokens=False) for word in words]
+        assert found.input_ids[1:-1].tolist() == [id for one in pieces for id in one.input_ids]
+        firsts = [one.input_ids[0] for one in pieces]
+        assert found.input_ids[found.place.rows].tolist() == firsts
+    text = "café's (fox)"
+    (found,) = tagged_features([untagged(text, 1)], tokenizer, 64, None)
+    encoding = tokenizer.encode(text)
+    assert found.input_ids.tolist() == encoding.input_ids
+    begins = {text[encoding.offset_mapping[row][0]] for row in found.place.rows}
+    assert begins == {*"c's(f)"}
 
     shown = describe_texts(
         ["the quick fox", "brown fox"], tokenizer, MaskingOptions(whole_word=True),

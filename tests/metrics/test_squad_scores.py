@@ -75,20 +75,34 @@ right_texts = texts.filter(normalize_answer)
     )
 )
 def test_equal_to_torchmetrics_by_the_rules_of_1_1(cases: list[tuple[str, list[str]]]) -> None:
-    from torchmetrics.functional.text import squad
-
     predictions = [prediction for prediction, _ in cases]
     answers = [right for _, right in cases]
+    check_beside_torchmetrics(predictions, answers, answers, no_answers=False)
+
+
+@QUICK
+@given(st.lists(st.tuples(texts, st.lists(texts, max_size=3)), min_size=1, max_size=8))
+def test_equal_to_torchmetrics_by_the_rules_of_2_0(cases: list[tuple[str, list[str]]]) -> None:
+    predictions = [prediction for prediction, _ in cases]
+    answers = [right for _, right in cases]
+    # 2.0: right answers without a word do not count, and where there is none it is the empty text.
+    left = [[text for text in right if normalize_answer(text)] or [""] for right in answers]
+    check_beside_torchmetrics(predictions, answers, left, no_answers=True)
+
+
+def check_beside_torchmetrics(
+    predictions: list[str], ours: list[list[str]], theirs: list[list[str]], *, no_answers: bool
+) -> None:
+    from torchmetrics.functional.text import squad
+
     expected = squad(
         [{"id": str(n), "prediction_text": text} for n, text in enumerate(predictions)],
         [
             {"id": str(n), "answers": {"text": right, "answer_start": [0] * len(right)}}
-            for n, right in enumerate(answers)
+            for n, right in enumerate(theirs)
         ],
     )
-
-    metrics = squad_metrics(answer_scores(predictions, answers, no_answers=False))
-
+    metrics = squad_metrics(answer_scores(predictions, ours, no_answers=no_answers))
     # torchmetrics sums in float32.
     assert 100 * metrics["exact_match"] == pytest.approx(float(expected["exact_match"]), rel=1e-5)
     assert 100 * metrics["f1"] == pytest.approx(float(expected["f1"]), rel=1e-5)

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -86,8 +87,12 @@ def test_the_container_serves_without_root() -> None:
     for _, rest in ((word, rest) for word, rest in given if word == "COPY"):
         for path in rest.split()[:-1]:
             assert path.startswith("--") or path == "/opt/tidybert" or (ROOT / path).exists()
-    extras = re.findall(r"\[(\w+)\]", next(rest for word, rest in given if "/build[" in rest))
-    assert f"{extras[0]} = [" in (ROOT / "pyproject.toml").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    installs = [shlex.split(rest) for _, rest in given if rest.startswith("pip install")]
+    (torch,) = (word for words in installs for word in words if word.startswith("torch"))
+    assert torch in project["dependencies"]
+    (extra,) = re.findall(r"/build\[(\w+)\]", " ".join(map(" ".join, installs)))
+    assert extra in project["optional-dependencies"]
 
 
 def test_the_unit_starts_the_server(tmp_path: Path) -> None:

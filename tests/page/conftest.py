@@ -1,10 +1,14 @@
-"""The models of the page's tests."""
+"""The models of the page's tests, and the browser."""
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from tidybert.page.page_model import PageModel
+
+EVIL = "evil.example"
 
 
 @pytest.fixture(scope="session")
@@ -17,3 +21,18 @@ def opened(served: dict[str, str]) -> Callable[[str], PageModel]:
         return models.setdefault(name, PageModel(path, path))
 
     return get
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium that has no network; EVIL is a name of this machine."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+    if path is None:
+        pytest.skip("needs Chromium: apt-get install chromium")
+    with sync_api.sync_playwright() as playwright:
+        # A container has no user namespaces for the sandbox; the page is our own.
+        args = ["--no-sandbox", f"--host-resolver-rules=MAP {EVIL} 127.0.0.1"]
+        opened = playwright.chromium.launch(executable_path=path, args=args)
+        yield opened
+        opened.close()

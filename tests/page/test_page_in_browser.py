@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 from tests.conftest import server_on_a_thread
+from tests.page.conftest import EVIL
 
 from tidybert import Embedder, Index
 from tidybert.files.text_examples import TextExample
 from tidybert.search.index_files import write_index
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-core")
-
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
 
 TABS = {
     "tokens": "The embeddings of",
@@ -34,18 +31,7 @@ TABS = {
     "left": "The next token",
 }
 SMALL = "tidybert-small"
-EVIL = "evil.example"
 FAQ = ["Where is my bill?", "The parcel is late.", "It has <b>no</b> key.", "איפה החשבון"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        # A container has no user namespaces for the sandbox; the page is our own.
-        args = ["--no-sandbox", f"--host-resolver-rules=MAP {EVIL} 127.0.0.1"]
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=args)
-        yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -355,6 +341,58 @@ def test_all_tabs_are_in_sight_on_a_narrow_laptop(visit: Callable[..., Any]) -> 
     boxes = [each.bounding_box() for each in page.get_by_role("tab").all()]
     assert len(boxes) > 10
     assert max(box["x"] + box["width"] for box in boxes) <= 700
+
+
+@pytest.fixture(scope="module")
+def run(served: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A RUN whose dev, a file, begins with a text that the page has no room for."""
+    directory = tmp_path_factory.mktemp("runs") / "mine"
+    shutil.copytree(served["colours"], directory)
+    dev = directory.parent / "dev.csv"
+    dev.write_text(f"text,label\n{'the cow ' * 300},animal\nthe dog was red,colour\n")
+    files = {"dev": {"file": str(dev), "bytes": dev.stat().st_size}}
+    (directory / "arguments.json").write_text(json.dumps({"record": {"files": files}}))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def run_host(run: Path) -> Iterator[str]:
+    models = {"mine": str(run), SMALL: SMALL}
+    with server_on_a_thread(models=models, device="cpu") as (address, _):
+        yield f"http://{address}/"
+
+
+@pytest.mark.parametrize("width", [390, 500, 1280])
+def test_a_run_opens_on_its_task_with_a_text_of_its_data(
+    width: int, browser: Any, run_host: str, tmp_path: Path
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 800})
+    page.goto(run_host)
+    settled(page)
+
+    assert page.get_by_role("tab", name="Classify").get_attribute("aria-selected") == "true"
+    assert page.get_by_label("Text", exact=True).input_value() == "the dog was red"
+    # Each button is in sight, and the tabs say where more of them are.
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    boxes = [each.bounding_box() for each in page.get_by_role("button", name="Delete").all()]
+    assert len(boxes) == 4
+    card = page.locator(".card", has=page.locator(".attributions")).bounding_box()
+    assert max(box["x"] + box["width"] for box in boxes) <= card["x"] + card["width"]
+    signs = "[':before', ':after'].map((e) => getComputedStyle(document.querySelector('nav'), e))"
+    shown = page.evaluate(f"{signs}.map((e) => e.display !== 'none')")
+    assert shown == ([True, True] if width < 640 else [False, False])
+    page.locator("#tabs").evaluate("each => { each.scrollLeft = 0; }")
+    page.wait_for_function("() => !document.querySelector('nav').hasAttribute('data-before')")
+    # Without a model for them, tabs stand at the end.
+    names = [each.inner_text() for each in page.get_by_role("tab").all()]
+    apart = page.locator("[role=tab].apart").all_inner_texts()
+    assert names[-len(apart) :] == apart
+    assert {"Answer", "Entities", "Choose", "Search", "Left to right"} <= set(apart)
+    assert not {"Tokens", "Masked word", "Classify", "Words"} & set(apart)
+    found = axe.Axe().run(page).response["violations"]
+    assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == []
+    page.screenshot(path=tmp_path / "page.png", full_page=True)
+    page.close()
 
 
 def test_right_to_left_texts_run_from_the_right(visit: Any) -> None:

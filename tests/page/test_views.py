@@ -1,6 +1,9 @@
 """Views: their numbers are the models' own, their code runs, and their sizes have limits."""
 
+import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,6 +56,49 @@ def test_the_code_of_a_view_runs(
         if found["pair"]:
             wanted += [found["pair"]["loss"], found["pair"]["sum"]]
         assert numbers == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "fields"),
+    [
+        ("pairs", "a.csv", "sentence1,sentence2,label\na,b,no\n", {"text": "a", "pair": "b"}),
+        ("scores", "a.csv", "text,score\nthe dog,2\n", {"text": "the dog"}),
+        ("tags", "a.conll", "the O\ndog B-X\n", {"text": "the dog"}),
+        (
+            "choices",
+            "a.jsonl",
+            '{"context": "we saw", "choices": ["a dog", "it"], "answer": 0}\n',
+            {"text": "we saw", "choices": "a dog\nit"},
+        ),
+        (
+            "questions",
+            "a.jsonl",
+            '{"id": "1", "question": "who", "context": "the dog", "answers": []}\n',
+            {"question": "who", "text": "the dog"},
+        ),
+    ],
+)
+def test_an_example_is_of_the_files_of_the_run(
+    name: str,
+    file: str,
+    content: str,
+    fields: dict[str, str],
+    served: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    run, data = tmp_path / "run", tmp_path / file
+    shutil.copytree(served[name], run)
+    data.write_text(content)
+    recorded = {"train": {"file": str(data), "bytes": len(content)}}
+    (run / "arguments.json").write_text(json.dumps({"record": {"files": recorded}}))
+
+    mine = PageModel(str(run), "mine", is_local=True)
+    assert VIEWS["example"](mine) == fields
+    # Others may not see the data of a RUN, and a changed file may not be its data.
+    assert VIEWS["example"](PageModel(str(run), "mine")) == {}
+    data.write_text(content * 2)
+    assert VIEWS["example"](mine) == {}
+    assert VIEWS["example"](PageModel(SMALL, SMALL, is_local=True)) == {}
 
 
 def test_the_code_of_the_map_follows_that_of_the_word(opened: Opened) -> None:

@@ -23,6 +23,22 @@ def test_perfect_calibration_lies_on_the_diagonal():
         assert place == pytest.approx(wanted, abs=0.01)
 
 
+def test_bins_of_few_examples_are_faint_and_not_joined():
+    bins = [
+        {"confidence": x, "accuracy": x, "count": count, "low": x - 0.1, "high": x + 0.1}
+        for x, count in ((0.2, 10), (0.4, 9), (0.6, 30), (0.8, 1))
+    ]
+    root = checked(pictures.calibration(bins))
+    (line,) = found(root, "polyline", class_="thin")
+    frame = Frame((0, 1), (0, 1))
+
+    joined = [tuple(map(float, each.split(","))) for each in line.get("points").split()]
+    assert joined == [pytest.approx((frame.at_x(x), frame.at_y(x)), abs=0.06) for x in (0.2, 0.6)]
+    kinds = [each.get("class") for each in found(root, "circle")]
+    assert kinds == ["dot", "dot faint", "dot", "dot faint"]
+    assert len(found(root, "line", class_="faint")) == 2
+
+
 @pytest.mark.parametrize(
     ("given", "middle"),
     [((0.25, 0.5, 0.75), 0.5), ((-0.5, 0.0, 0.5, 0.0, -1), 0.5), ((0.0, 1.0, 1.0, 0.25), 1.0)],

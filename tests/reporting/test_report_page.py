@@ -16,7 +16,7 @@ from tests.reporting.trees import ATTACK, checked, parsed, text_of
 from tidybert.reporting.contents import report_contents
 from tidybert.reporting.drawing import visible
 from tidybert.reporting.evaluation import ModelOrigin
-from tidybert.reporting.report_page import environment, report_page
+from tidybert.reporting.report_page import environment, report_page, told_apart
 
 KINDS = ["classified", "scored", "answered"]
 
@@ -254,8 +254,35 @@ def test_sentences_stand_only_where_they_are_true(classified, answered) -> None:
     assert "F1 of the answer against coverage" in other
     assert "accuracy" not in other
     fitted_on_dev = "calibration looks better than it is"
-    assert fitted_on_dev in page
+    assert f"If this is that file, {fitted_on_dev}" in page
     assert fitted_on_dev not in page_of(classified(temperature=None))
+    same, another = page_of(classified(is_dev=True)), page_of(classified(is_dev=False))
+    assert f"This is that file: {fitted_on_dev}" in same
+    assert "This is another file." in another
+    assert fitted_on_dev not in another
+    flatters = "this file chose the best weights in training"
+    assert (flatters in same, flatters in another, flatters in page) == (True, False, False)
+
+
+def test_thresholds_have_the_digits_that_tell_them_apart(classified) -> None:
+    contents = report_contents(classified())
+    thresholds = [0.9986321, 0.99991, 0.9999771, 1.0]
+    contents["coverage"]["choices"] = [
+        {"coverage": 0.5, "accuracy": 1.0, "threshold": each} for each in thresholds
+    ]
+    root = parsed(report_page(contents))
+    (table,) = (
+        each
+        for each in root.iter("table")
+        if text_of(each.find("caption")) == "Thresholds to choose from"
+    )
+    cells = [row[2] for row in table.find("tbody")]
+
+    # Rounded down, each still lets its own answers pass.
+    assert [text_of(each) for each in cells] == ["0.99863", "0.99991", "0.99997", "1.00000"]
+    assert [float(each.get("data-value")) for each in cells] == thresholds
+    assert told_apart([0.99996], 4) == ["0.9999"]
+    assert told_apart([0.5, 0.25]) == ["0.500", "0.250"]
 
 
 def test_suspected_labels_are_no_headline_of_a_weak_model(classified) -> None:

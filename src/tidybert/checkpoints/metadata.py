@@ -122,6 +122,7 @@ class KnownSettings(TypedDict, total=False):
     thresholds: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
     long: str
     doc_stride: _Count | None
+    running_text: bool
     no_answers: bool
     max_query_length: _Count
     max_answer_length: _Count

@@ -305,7 +305,7 @@ def build_corpus(
             _check_settings(directory, "a finished corpus", manifest.settings, settings, way)
             return manifest
         state = begin(directory, settings)
-        tokenizer.save(directory)
+        tokenizer.save(directory, reads_pairs=False)
         total_bytes = sum(size for _, size, _ in settings.files)
         while True:
             of_round = CorpusReport()

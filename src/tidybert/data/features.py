@@ -1,8 +1,7 @@
 """Features: one example as token ids, ready to be laid into rows.
 
 The form is the paper's (section 3): [CLS] A [SEP], or [CLS] A [SEP] B [SEP] with token type 1 from
-B on.  Too long a pair loses tokens from the end of its longer side first, as the original code does
-(run_classifier.py, _truncate_seq_pair).
+B on.  Too long a pair loses tokens from the end of its longer side first (``fitting_lengths``).
 """
 
 from collections.abc import Sequence
@@ -98,7 +97,8 @@ def text_features(
     features = []
     for number, ids in enumerate(zip(*sides, strict=True)):
         lengths = [len(each) for each in ids]
-        kept = fitting_lengths(lengths, max_seq_length - special)
+        room = max_seq_length - special
+        kept = fitting_lengths(lengths, room, odd_to_longer=tokenizer.odd_to_longer)
         cut = [each[:length] for each, length in zip(ids, kept, strict=True)]
         total = sum(lengths) + special
         features.append(

@@ -10,11 +10,10 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.errors import DataError, UsageError, param, suggestion
+from tidybert.errors import DataError, param, suggestion
 from tidybert.files import sheet_process
 from tidybert.files.reading import ReadReport
 from tidybert.files.records import CellsRow
@@ -28,11 +27,6 @@ WORKBOOKS: Final = (".xlsx", ".xls", ".ods")
 
 def sheet_rows(path: str, report: ReadReport) -> Iterator[CellsRow]:
     """The rows of a sheet that have a cell, after those to skip."""
-    if find_spec("python_calamine") is None:
-        raise UsageError(
-            f"{path}: a spreadsheet needs the package python-calamine: pip install "
-            "'tidybert[sheets]'; or save the sheet as CSV"
-        )
     _check_size(path)
     command = [sys.executable, "-P", str(sheet_process.__file__)]
     command += [str(Path(path).absolute()), report.options.sheet or "", str(SHEET_MEMORY.value)]

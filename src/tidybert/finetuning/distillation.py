@@ -327,6 +327,12 @@ def _open_teacher(job: FinetuningJob, task: AnyTask, tokenizer: BertTokenizer) -
             "student cannot learn its answers token by token: name a RUN and a MODEL of one "
             "vocabulary"
         )
+    ways = [one.settings().get("running_text") for one in (theirs, task)]
+    if ways[0] != ways[1] and not tokenizer.cuts_words_alone:
+        raise UsageError(
+            f"{named} was trained on words that were cut alone, by an older version, and a student "
+            "reads the running text: train the teacher again"
+        )
     try:
         fitting_length(encoder_of(teacher.model).config, job.length)
     except UsageError as error:

@@ -353,6 +353,7 @@ def evaluate(
                 file=found.file,
                 max_seq_length=predictor.max_seq_length,
                 num_resamples=measured.resamples,
+                is_dev=found.is_dev,
             )
             write_report(evaluation, report)
     return found.metrics

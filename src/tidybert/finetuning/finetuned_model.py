@@ -232,6 +232,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
                 file=found.file if data is not None else "the dev examples",
                 max_seq_length=self.max_seq_length,
                 num_resamples=resamples,
+                is_dev=data is None or found.is_dev,
             )
         )
 

@@ -41,7 +41,9 @@ class TrainingExamples:
 def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) -> TrainingExamples:
     """Read both parts of a job; without ``dev`` a share of ``train`` is held out."""
     if not isinstance(job.task, str):
-        return TrainingExamples(job.task, job.train, job.dev, unlabelled=job.unlabelled or ())
+        return TrainingExamples(
+            job.task, job.train, job.dev, origin=job.origin, unlabelled=job.unlabelled or ()
+        )
     chosen = job.task_class
 
     def read(

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.errors import LimitError, UsageError, param
+from tidybert.errors import LimitError, param
 from tidybert.inference.answer_files import AnswerForm
 from tidybert.storage.atomic_files import atomic_file, atomic_write_bytes
 from tidybert.storage.json_objects import plain_json
@@ -131,11 +130,6 @@ def table_form(target: Path | None, **how: Any) -> TableForm | None:
         return None
     if target.suffix.lower() == ".xlsx":
         how["delimiter"] = None
-        if find_spec("xlsxwriter") is None:
-            raise UsageError(
-                f"{param('out', target)} needs the package XlsxWriter: pip install "
-                "'tidybert[sheets]'; or name a file that ends in .csv"
-            )
     return TableForm(f"table, top {how['top_k']}", str, **how)
 
 

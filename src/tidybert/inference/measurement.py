@@ -26,12 +26,14 @@ Tell = Callable[[str], None]
 class Measurement:
     """The answers to labelled examples, and all metrics and counts of them.
 
-    ``file`` is where they came from, or the name of the parameter that held them.
+    ``file`` is where they came from, or the name of the parameter that held them.  is_dev: whether
+    it chose the model's weights; None where that is not known.
     """
 
     answers: Answers[Any, Any]
     metrics: dict[str, Any]
     file: str
+    is_dev: bool | None = None
 
 
 def measure(
@@ -69,8 +71,12 @@ def measure(
     if texts is not None:
         _search_among(predictor, answers, texts, skip_bad_rows=skip_bad_rows, tell=tell)
     metrics = {**answers.metrics(), **answers.counts(), "computed_in": predictor.precision}
+    is_dev = None
     if predictor.directory is not None:
-        metrics |= _trained_on(predictor.directory, data, file, task, examples, warn)
+        is_dev = _is_dev(predictor.directory, data)
+        if is_dev:
+            warn(f"{file} chose the best weights in training, so these metrics flatter it")
+        metrics |= _trained_on(predictor.directory, file, task, examples, warn)
     total = f"of {metrics['num_examples']:,} examples"
     if metrics["num_truncated"]:
         tell(f"{metrics['num_truncated']:,} {total} {task.truncation}")
@@ -79,7 +85,7 @@ def measure(
             f"{metrics['num_windowed']:,} {total} were read in windows, "
             f"{metrics['num_windows']:,} in all"
         )
-    return Measurement(answers, metrics, file)
+    return Measurement(answers, metrics, file, is_dev)
 
 
 def _search_among(
@@ -102,14 +108,18 @@ def _search_among(
     tell(f"{count_of(num_new, 'text')} more to search among{cut}")
 
 
-def _trained_on(
-    directory: Path, data: Any, file: str, task: Any, examples: list[Any], warn: Tell
-) -> dict[str, int]:
-    """How many of the examples trained the model; nothing where the RUN does not know."""
+def _is_dev(directory: Path, data: Any) -> bool | None:
+    """Whether a file is the one that a RUN records as dev; None where either is not known."""
     dev = recorded_files(directory / ARGUMENTS_FILE).get("dev", {})
     now = file_identity(data) if isinstance(data, str | Path) else {}
-    if "sha256" in dev and dev["sha256"] == now.get("sha256"):
-        warn(f"{file} chose the best weights in training, so these metrics flatter it")
+    both = {"sha256"} <= dev.keys() & now.keys()
+    return dev["sha256"] == now["sha256"] if both else None
+
+
+def _trained_on(
+    directory: Path, file: str, task: Any, examples: list[Any], warn: Tell
+) -> dict[str, int]:
+    """How many of the examples trained the model; nothing where the RUN does not know."""
     texts = read_training_texts(directory)
     if texts is None:
         return {}

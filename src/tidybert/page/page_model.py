@@ -66,14 +66,15 @@ class PageModel:
     Args:
         model: a MODEL or RUN, or one that is open to be looked into.
         written: how the Python code of a view names it.
+        is_local: whether only the user's own machine sees the page, and so may see the RUN's data.
 
     Its parts raise what ``Explainer`` raises.  One thread at a time may use it.
     """
 
-    def __init__(self, model: str | OpenedModel, written: str) -> None:
+    def __init__(self, model: str | OpenedModel, written: str, *, is_local: bool = False) -> None:
         self._opened = OpenedModel.of(model, device="cpu", precision=None)
         self.path = self._opened.name
-        self.written = written
+        self.written, self.is_local = written, is_local
         self._attention: dict[Hashable, Attention] = {}
 
     @cached_property

@@ -1,6 +1,8 @@
 """The views by the names that the browser asks for."""
 
+from contextlib import suppress
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,12 +13,13 @@ from torch.nn import functional
 from tidybert.catalog import find_model
 from tidybert.data.batching import collate
 from tidybert.data.features import Features
-from tidybert.errors import DataError
+from tidybert.errors import DataError, TidyBertError
 from tidybert.explain.explained_text import words_of
 from tidybert.inference.forward import run_features
 from tidybert.inference.language_model import Sampling
 from tidybert.inference.pretraining_heads import MaskFiller
 from tidybert.page.page_model import (
+    MOST_CHARACTERS,
     MOST_PIECES,
     PageModel,
     View,
@@ -30,12 +33,16 @@ from tidybert.pretraining.batches.masking import Masking
 from tidybert.pretraining.batches.random_streams import Purpose, random_bits
 from tidybert.reporting.pretraining_curves import run_picture
 from tidybert.storage.model_files import (
+    ARGUMENTS_FILE,
     CHECKPOINTS_FOLDER,
     METRICS_FILE,
     checkpoints_by_step,
 )
 from tidybert.tasks.answer import LabelledAnswer, Scored, TaskAnswer
 from tidybert.tasks.questions.question_features import ContextWindow
+from tidybert.tasks.questions.question_files import QuestionExample
+from tidybert.tasks.task import AnyTask
+from tidybert.training.runs.run_origin import recorded_files
 
 # The views Tokens, Masked word and Words: tokens with embeddings, masked words, words on a map.
 
@@ -239,6 +246,51 @@ def cell(
 _RUNNERS_UP: Final = 5
 _MOST_CHOICES: Final = 10
 _CLASSIFIES: Final = ("classify", "multi-label", "regress")
+
+
+_MOST_ROWS: Final = 50
+
+
+def example(model: PageModel) -> dict[str, str]:
+    """The first example of the RUN's dev or train that the page can show, by the names of fields.
+
+    Empty where the RUN records no file, the file is not as it was, or others can see the page.
+    """
+    predictor = model.explainer.predictor if model.is_local else None
+    if predictor is None:
+        return {}
+    files = recorded_files(Path(model.path) / ARGUMENTS_FILE)
+    most = min(predictor.max_seq_length, MOST_PIECES)
+    for part in ("dev", "train"):
+        file = Path(str(files.get(part, {}).get("file", "")))
+        if not file.is_file() or file.stat().st_size != files[part].get("bytes"):
+            continue
+        rows = predictor.task.read(
+            str(file), need_label=False, skip_bad_rows=True, like=predictor.reading
+        )
+        with suppress(TidyBertError):
+            for one in islice(rows, _MOST_ROWS):
+                found = _fields(predictor.task, one)
+                seconds = found.get("choices", found.get("question", found.get("pair", "")))
+                sizes = [
+                    len(model.tokenizer.encode(found["text"], each or None))
+                    for each in seconds.split("\n")
+                ]
+                if max(sizes) <= most and max(map(len, found.values())) <= MOST_CHARACTERS:
+                    return found
+    return {}
+
+
+def _fields(task: AnyTask, one: Any) -> dict[str, str]:
+    """An example by the names of the page's fields."""
+    if isinstance(one, QuestionExample):
+        return {"question": one.question, "text": one.context}
+    text, *pair = task.shown(one)
+    choices = "\n".join(getattr(one, "choices", ()))
+    return {
+        "text": text,
+        **({"choices": choices} if choices else {"pair": pair[0]} if pair else {}),
+    }
 
 
 def answer(model: PageModel, text: str, question: str) -> dict[str, Any]:
@@ -588,6 +640,7 @@ VIEWS: Final[dict[str, View]] = {
     "left": left_to_right,
     "run": run,
     "positions": positions,
+    "example": example,
     "answer": answer,
     "entities": entities,
     "classify": classify,

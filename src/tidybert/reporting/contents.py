@@ -303,6 +303,7 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
         "data": evaluation.data,
         "date": evaluation.date,
         "origin": asdict(evaluation.origin),
+        "is_dev": evaluation.is_dev,
         **{key: evaluation.metrics[key] for key in _COUNTS},
         "max_seq_length": evaluation.max_seq_length,
         "truncation": evaluation.truncation,
@@ -375,6 +376,16 @@ def _metrics(evaluation: Evaluation, baseline: dict[str, float]) -> dict[str, di
 def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[str]:
     notes = []
     count, cut, windowed, windows = (evaluation.metrics[key] for key in _COUNTS)
+    if evaluation.is_dev:
+        notes.append(
+            "this file chose the best weights in training, so its figures flatter the model: "
+            "measure on texts that had no part in training"
+        )
+    if known := evaluation.metrics.get("num_trained_on"):
+        notes.append(
+            f"the model was trained on {known:,} of these {count:,} examples, so the figures "
+            "flatter it"
+        )
     if cut:
         notes.append(
             f"{cut:,} of {count:,} examples {evaluation.truncation}: the model saw only a part of "

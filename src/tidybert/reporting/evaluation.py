@@ -39,6 +39,7 @@ class Evaluation:
     numbers with all their digits.  correctness: what ``correct`` measures, in words.
     truncation: what happened to examples that lost a part, after "3 of 9 examples".
     metric: the one that picked the model's weights.  meanings: in the order of the report.
+    is_dev: whether the file is the dev of the training; None where that is not known.
     label_names, probabilities (N, C): None where an example does not have one class.
     """
 
@@ -60,6 +61,7 @@ class Evaluation:
     origin: ModelOrigin = field(default_factory=ModelOrigin)
     correctness: str = "accuracy"
     searches: Sequence["Search"] = ()
+    is_dev: bool | None = None
 
     @property
     def of_scores(self) -> bool:
@@ -81,6 +83,7 @@ def evaluation_of(
     date: str | None = None,
     max_seq_length: int,
     num_resamples: int = NUM_RESAMPLES,
+    is_dev: bool | None = None,
 ) -> Evaluation:
     """Judge every example, and draw the intervals around the metrics."""
     task, probabilities = answers.task, answers.class_probabilities
@@ -103,6 +106,7 @@ def evaluation_of(
         origin=read_model_origin(run),
         correctness=task.correctness,
         searches=answers.searches(),
+        is_dev=is_dev,
     )
 
 

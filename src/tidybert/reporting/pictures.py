@@ -24,6 +24,8 @@ Entry = Mapping[str, Any]
 
 _LARGEST_DOT, _SMALLEST_DOT = 8.0, 2.5
 _INTERVAL_WIDTH, _INTERVAL_HEIGHT = 150.0, 18.0
+FEWEST_JOINED: Final = 10
+"""Examples of a bin of the calibration curve; those of fewer are chance: faint, and not joined."""
 # With more classes, a confusion matrix shows no counts, or writes the predicted classes upwards.
 _MOST_WITH_COUNTS: Final = 20
 _MOST_WITH_FLAT_NAMES: Final = 6
@@ -52,20 +54,21 @@ def calibration(bins: Sequence[Entry], right: str = "accuracy") -> Markup:
     """The mean correctness of answers, called ``right``, by confidence; equal on the diagonal."""
     frame = Frame((0, 1), (0, 1))
     most = max(each["count"] for each in bins)
+    joined = [each for each in bins if each["count"] >= FEWEST_JOINED]
     dots = []
     for each in bins:
-        x, y = each["confidence"], each["accuracy"]
-        dots.append(frame.upright(x, each["low"], each["high"]))
+        x, y, faint = each["confidence"], each["accuracy"], "" if each in joined else " faint"
+        dots.append(frame.upright(x, each["low"], each["high"], f"whisker{faint}"))
         hover = f"{each['count']:,} examples: confidence {x:.3f}, {right} {y:.3f}"
         radius = _SMALLEST_DOT + (_LARGEST_DOT - _SMALLEST_DOT) * (each["count"] / most) ** 0.5
-        dots.append(frame.dot(x, y, hover, radius))
+        dots.append(frame.dot(x, y, hover, radius, f"dot{faint}"))
     return frame.picture(
         "calibration",
         "Calibration curve",
         f"The {right} of the answers by their confidence; on the dashed diagonal both are equal.",
         frame.axes("confidence", right, x_text=percent, y_text=percent),
         frame.line([(0, 0), (1, 1)], "ideal"),
-        frame.line([(each["confidence"], each["accuracy"]) for each in bins], "line thin"),
+        frame.line([(each["confidence"], each["accuracy"]) for each in joined], "line thin"),
         *dots,
     )
 

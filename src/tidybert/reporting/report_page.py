@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_DOWN, Decimal
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -73,8 +74,9 @@ def environment() -> Environment:
     made.filters |= {
         each.__name__: each
         for each in (
-            *(number, share, between, beginning, facts, columns, cells, weakest_first),
+            *(number, told_apart, share, between, beginning, facts, columns, cells, weakest_first),
             *(scale_of, main_metrics, sha256, last_part, breakable, spaced, pictures.token_range),
+            corrected_csv,
         )
     }
     made.globals["pictures"] = pictures
@@ -88,6 +90,20 @@ def number(value: float) -> str:
     if value and abs(value) < 0.1:
         return f"{value:.3g}" if abs(value) < 0.01 else f"{value:.3f}"
     return f"{value:.3f}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def told_apart(values: Sequence[float], least: int = 3) -> list[str]:
+    """Thresholds with as many decimals as tell them apart, rounded down: what they let pass stays.
+
+    >>> told_apart([0.9986, 0.99991, 0.99997])
+    ['0.99860', '0.99991', '0.99997']
+    """
+    for digits in range(least, 18):
+        unit = Decimal(1).scaleb(-digits)
+        found = [f"{Decimal(str(value)).quantize(unit, ROUND_DOWN)}" for value in values]
+        if len(set(found)) == len(found):
+            break
+    return found
 
 
 def share(value: float) -> str:
@@ -205,6 +221,12 @@ def _corrections(contents: Mapping[str, Any]) -> str:
             known["why"] = "; ".join(filter(None, (known["why"], why)))
     columns = ["row", "label", "suggested", COLUMN, "text", *_pair_column(rows.values()), "why"]
     return csv_text(rows.values(), columns)
+
+
+def corrected_csv(suspect: Mapping[str, Any]) -> str:
+    """A file of corrections with the suggested label of one text."""
+    columns = ["row", "label", COLUMN, "text", *_pair_column([suspect])]
+    return csv_text([{**suspect, COLUMN: suspect["suggested"]}], columns)
 
 
 def _place(each: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -147,9 +147,11 @@ def foreign_metadata(head: "HeadDescription", max_seq_length: int) -> "ModelMeta
         task = _task(name)
         if task.reads_head(head):
             names, length = task.names_in(head), min(max_seq_length, head.longest or max_seq_length)
+            settings = dict(task.foreign_settings)
             if head.activation is None:
-                return ModelMetadata(task.name, names, length)
-            return ModelMetadata(task.name, names, length, PAIR, {"activation": head.activation})
+                return ModelMetadata(task.name, names, length, settings=settings)
+            settings["activation"] = head.activation
+            return ModelMetadata(task.name, names, length, PAIR, settings)
     return None
 
 

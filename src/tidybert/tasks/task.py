@@ -104,6 +104,8 @@ class Task(ABC, Generic[E]):
     """What the mean of ``Judgement.correct`` over examples is, in the words of a report."""
     label_names: tuple[str, ...] | None = None
     """The classes in the order of their ids, or None."""
+    foreign_settings: ClassVar[Mapping[str, Any]] = {}
+    """The settings of a model that another program trained."""
     read: ExampleReader[Any]
     """Reads a file as a stream of examples; an instance reads labels as those it has learned."""
 

@@ -185,6 +185,10 @@ def _drop_marks(characters: list[_Aligned]) -> list[_Aligned]:
         if not _MARK.match(character):
             kept.append((character, (start, end)))
         elif kept:
-            before, (first, last) = kept[-1]
-            kept[-1] = before, (first, max(last, end))
+            first, last = kept[-1][1]
+            # A letter that was decomposed grows whole, so that its parts keep one place.
+            for place in range(len(kept) - 1, -1, -1):
+                if kept[place][1][0] != first:
+                    break
+                kept[place] = kept[place][0], (first, max(last, end))
     return kept

@@ -167,6 +167,11 @@ class LibraryEncoder:
         found = chosen.encode(text, add_special_tokens=False)
         return self._united(found.ids), [_trimmed(text, *span) for span in found.offsets]
 
+    def located(self, texts: Sequence[str]) -> list[Pieces]:
+        """The same of many texts, in which special tokens are text; white space is left in."""
+        found = self.plain.encode_batch(texts, add_special_tokens=False)
+        return [(self._united(each.ids), each.offsets) for each in found]
+
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, in which special tokens are text."""
         found = self.plain.encode_batch_fast(texts, add_special_tokens=False)

@@ -40,6 +40,7 @@ from tidybert.tokenization.wordpiece import WordPiece, join_pieces, piece_ends
 
 
 Span = tuple[int, int]
+Offsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +72,12 @@ class Encoding:
         return len(self.input_ids)
 
 
-def fitting_lengths(lengths: list[int], room: int) -> list[int]:
+def fitting_lengths(lengths: list[int], room: int, *, odd_to_longer: bool = False) -> list[int]:
     """How many tokens of each of one or two texts fit when they share ``room``.
 
-    Cuts the longer of two texts first; at equal lengths, the second.
+    Cuts the longer of two texts first, until both are equal.  Where both are cut to an odd room,
+    the first has one token more (Google's _truncate_seq_pair); with ``odd_to_longer`` that which
+    was longer, and of equals the second (the tokenizers library).
     """
     kept = list(lengths)
     excess = max(0, sum(kept) - room)
@@ -84,7 +87,10 @@ def fitting_lengths(lengths: list[int], room: int) -> list[int]:
     levelled = min(excess, kept[longer] - kept[1 - longer])
     kept[longer] -= levelled
     excess -= levelled
-    return [kept[0] - excess // 2, kept[1] - (excess + 1) // 2]
+    cut = excess // 2, (excess + 1) // 2
+    if odd_to_longer and lengths[0] <= lengths[1]:
+        cut = cut[::-1]
+    return [kept[0] - cut[0], kept[1] - cut[1]]
 
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -99,6 +105,7 @@ class BertTokenizer:
         strip_accents: whether accents are dropped; None: as do_lower_case.
         tokenize_chinese_chars: whether each CJK ideograph is a word.
         added: tokens that are found in a text before it is cut; the vocabulary holds them.
+        odd_to_longer: how pairs are cut; see ``fitting_lengths``.
 
     In a text, "[MASK]" and the other special tokens are plain text unless a call says
     ``special_tokens_in_text=True``.  Every method that takes texts raises TextError for a value
@@ -113,7 +120,9 @@ class BertTokenizer:
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
         added: Sequence[AddedToken] = (),
+        odd_to_longer: bool = False,
     ) -> None:
+        self.odd_to_longer = odd_to_longer
         self.do_lower_case = do_lower_case
         self.strip_accents = strip_accents
         self.tokenize_chinese_chars = tokenize_chinese_chars
@@ -174,6 +183,7 @@ class BertTokenizer:
             strip_accents=settings.get("strip_accents"),
             tokenize_chinese_chars=settings.get("tokenize_chinese_chars") is not False,
             added=files.added,
+            odd_to_longer=files.odd_to_longer,
         )
 
     @classmethod
@@ -206,17 +216,25 @@ class BertTokenizer:
             strip_accents=self.strip_accents,
             tokenize_chinese_chars=self.tokenize_chinese_chars,
             added=self.added,
+            odd_to_longer=self.odd_to_longer,
         )
 
     def save(
-        self, directory: str | Path, *, model_max_length: int = 512, reads_segments: bool = True
+        self,
+        directory: str | Path,
+        *,
+        model_max_length: int = 512,
+        reads_segments: bool = True,
+        reads_pairs: bool = True,
     ) -> None:
         """Write vocab.txt, tokenizer_config.json and tokenizer.json, which transformers opens.
 
         Other programs truncate to ``model_max_length`` on request, and give token types to a model
-        that ``reads_segments`` alone.
+        that ``reads_segments`` alone.  A corpus, which no model reads, says nothing of pairs.
         """
-        limits = tokenizer_files.limits_of(model_max_length, reads_segments)
+        limits = tokenizer_files.limits_of(
+            model_max_length, reads_segments, reads_pairs and self.odd_to_longer
+        )
         tokenizer_files.write_directory(
             Path(directory), self.vocabulary, self._settings(), self.added, limits
         )
@@ -268,7 +286,8 @@ class BertTokenizer:
                     f"max_seq_length is {max_seq_length}: expected at least {num_special}, which "
                     "the special tokens take"
                 )
-            lengths = fitting_lengths(full, max_seq_length - num_special)
+            room = max_seq_length - num_special
+            lengths = fitting_lengths(full, room, odd_to_longer=self.odd_to_longer)
         ids: list[int] = []
         spans: list[Span] = []
         types: list[int] = []
@@ -365,6 +384,16 @@ class BertTokenizer:
         """A text as it is tokenised after another, whose end is a space before it."""
         return text
 
+    @property
+    def cuts_words_alone(self) -> bool:
+        """Whether words that BERT's basic tokenizer finds have the same pieces in any text."""
+        return self.tokenize_chinese_chars and not self.added
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[IdArray, Offsets]]:
+        """The ids (n,) of each text without special tokens, and their (start, end), (n, 2)."""
+        found = [self._pieces(text, False, f"text {at}") for at, text in enumerate(texts)]
+        return [_as_arrays(*each) for each in found]
+
     def spelled(self, token: str) -> str:
         """The characters that a token of the vocabulary stands for in a text."""
         return token.removeprefix(CONTINUATION) if self.continues(token) else token
@@ -409,7 +438,8 @@ class BertTokenizer:
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy leaves the cache out: it is large, and cheap to fill again.
-        return {"vocab": self.vocabulary, **self._settings(), "added": self.added}
+        state = {"vocab": self.vocabulary, **self._settings(), "added": self.added}
+        return {**state, "odd_to_longer": self.odd_to_longer}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         BertTokenizer.__init__(self, **state)
@@ -417,6 +447,10 @@ class BertTokenizer:
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())
         return f"{type(self).__name__}({self.vocabulary!r}, {settings})"
+
+
+def _as_arrays(ids: list[int], spans: Sequence[Span]) -> tuple[IdArray, Offsets]:
+    return np.array(ids, np.int32), np.array(spans, np.int64).reshape(-1, 2)
 
 
 # How the first token of a word begins, by the tokenizer's model; others mark those that go on.
@@ -432,7 +466,7 @@ class LibraryTokenizer(BertTokenizer):
     def __init__(self, files: tokenizer_files.TokenizerFiles) -> None:
         assert files.described is not None
         self._files = files
-        self.added = files.added
+        self.added, self.odd_to_longer = files.added, files.odd_to_longer
         self._take(files.vocabulary, files.special)
         self.layout = tokenizer_files.layout_of(files)
         self._library = LibraryEncoder(files.described, files.special, TOKENIZER_FILE)
@@ -463,11 +497,18 @@ class LibraryTokenizer(BertTokenizer):
         return str(self._files.described["model"].get("type"))
 
     def save(
-        self, directory: str | Path, *, model_max_length: int = 512, reads_segments: bool = True
+        self,
+        directory: str | Path,
+        *,
+        model_max_length: int = 512,
+        reads_segments: bool = True,
+        reads_pairs: bool = True,
     ) -> None:
         """Write tokenizer.json and tokenizer_config.json as they were read."""
         assert self._files.described is not None
-        limits = tokenizer_files.limits_of(model_max_length, reads_segments)
+        limits = tokenizer_files.limits_of(
+            model_max_length, reads_segments, reads_pairs and self.odd_to_longer
+        )
         tokenizer_files.write_library_files(
             Path(directory), self._files.described, {**self._files.config, **limits}
         )
@@ -501,6 +542,17 @@ class LibraryTokenizer(BertTokenizer):
     def following(self, text: str) -> str:
         """A text as it is tokenised after another, whose end is a space before it."""
         return f" {text}" if self.kind == "BPE" else text
+
+    @property
+    def cuts_words_alone(self) -> bool:
+        """Whether words that BERT's basic tokenizer finds have the same pieces in any text."""
+        return False
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[IdArray, Offsets]]:
+        """The ids (n,) of each text without special tokens, and their (start, end), (n, 2)."""
+        for at, text in enumerate(texts):
+            check_text(text, f"text {at}")
+        return [_as_arrays(*each) for each in self._library.located(texts)]
 
     def _pieces(
         self, text: str, special_tokens_in_text: bool, name: str = "text"

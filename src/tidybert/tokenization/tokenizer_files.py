@@ -9,7 +9,7 @@ is not BERT's WordPiece is the tokenizers library's to compute.
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -20,6 +20,7 @@ from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.limits import JSON_BYTES, TOKENIZER_BYTES, VOCABULARY_TOKENS, Limit
 from tidybert.storage.model_files import (
     ADDED_TOKENS_FILE,
+    METADATA_FILE,
     SPECIAL_TOKENS_FILE,
     TOKENIZER_CONFIG_FILE,
     TOKENIZER_FILE,
@@ -45,6 +46,8 @@ SETTINGS = {
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
 
+# A key of tokenizer_config.json that tidybert alone writes.
+ODD_TO_LONGER: Final = "odd_token_to_longer"
 # What a token of a vocab.txt cannot hold.
 _NO_LINE = re.compile(r"\n|\r\Z")
 
@@ -62,7 +65,7 @@ class TokenizerFiles:
     the tokens that are found in a text before it is cut, but for those of ``special``, the names
     for padding, unknown words, beginnings, ends and masks.  described: the content of a
     tokenizer.json that the library computes; None where texts are cut as BERT cuts them.
-    config: the content of tokenizer_config.json.
+    config: the content of tokenizer_config.json.  odd_to_longer: see ``fitting_lengths``.
     """
 
     vocabulary: Vocabulary
@@ -71,10 +74,24 @@ class TokenizerFiles:
     special: Sequence[str] = SPECIAL_TOKENS
     described: dict[str, Any] | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
+    odd_to_longer: bool = False
 
 
 def read_directory(directory: Path) -> TokenizerFiles:
     """The tokenizer's files of a directory."""
+    files = _read_files(directory)
+    path = directory / TOKENIZER_CONFIG_FILE
+    # Other programs cut by the library wherever there is a tokenizer.json; older RUNs did not.
+    is_theirs = present(directory / TOKENIZER_FILE, error=ConfigError) and not present(
+        directory / METADATA_FILE, error=ConfigError
+    )
+    value = files.config.get(ODD_TO_LONGER, is_theirs)
+    if not isinstance(value, bool):
+        raise ConfigError(f"{path}: {ODD_TO_LONGER} is {value!r:.40}: expected true or false")
+    return replace(files, odd_to_longer=value)
+
+
+def _read_files(directory: Path) -> TokenizerFiles:
     listed, path = directory / VOCABULARY_FILE, directory / TOKENIZER_FILE
     described = _read_object(path, TOKENIZER_BYTES)
     config = _read_object(directory / TOKENIZER_CONFIG_FILE, JSON_BYTES) or {}
@@ -274,11 +291,12 @@ def write_directory(
     _write_json(directory / TOKENIZER_FILE, described_wordpiece(vocabulary, settings, added))
 
 
-def limits_of(model_max_length: int, reads_segments: bool) -> dict[str, Any]:
-    """What tokenizer_config.json says of the model: its length, and what it reads."""
+def limits_of(model_max_length: int, reads_segments: bool, odd_to_longer: bool) -> dict[str, Any]:
+    """What tokenizer_config.json says of the model: its length, how pairs fit, what it reads."""
     # Other programs give every input of the class, and a model without segments refuses theirs.
     names = {} if reads_segments else {"model_input_names": ["input_ids", "attention_mask"]}
-    return {"model_max_length": model_max_length, **names}
+    pairs = {ODD_TO_LONGER: True} if odd_to_longer else {}
+    return {"model_max_length": model_max_length, **pairs, **names}
 
 
 def write_library_files(

@@ -112,6 +112,25 @@ def test_the_loss_is_the_mean_of_two_cross_entropies_over_the_rows_of_each_windo
     torch.testing.assert_close(loss, expected)
 
 
+def test_the_probabilities_of_tokens_in_one_place_add_up(
+    tiny_model: Path, tiny_config: Callable[..., BertConfig]
+) -> None:
+    task = QuestionAnswering(max_query_length=4)
+    features = features_of(task, toy_questions(2, seed=2), tiny_model)[:2]
+    features[0].label = (3, 4, 3, 5, 4, 5)
+    batch = collate(features)
+    model = task.build_model(tiny_config()).eval()
+
+    losses = task.losses(task.outputs(model, batch), batch)
+
+    first, second = task.outputs(model, batch).split(list(batch.rows.lengths))
+    starts, ends = first.softmax(0).unbind(1)
+    share = starts[3] * ends[4] + starts[3] * ends[5] + starts[4] * ends[5]
+    labels = torch.tensor(features[1].label)
+    expected = torch.stack([-share.log() / 2, functional.cross_entropy(second.T, labels)])
+    torch.testing.assert_close(losses, expected)
+
+
 def test_the_gradient_of_a_window_does_not_depend_on_those_beside_it(
     tiny_model: Path, tiny_config: Callable[..., BertConfig]
 ) -> None:

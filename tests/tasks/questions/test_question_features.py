@@ -104,9 +104,9 @@ def test_no_answer_ends_between_a_character_and_its_accent() -> None:
     spans = ContextTokens.of(TOKENIZER.encode("a 한\u0301 a", add_special_tokens=False))
 
     assert spans.starts.tolist() == [0, 2, 2, 2, 5]
-    assert spans.ends.tolist() == [1, 3, 3, 4, 6]
-    assert spans.first.tolist() == [True, True, False, False, True]
-    assert spans.last.tolist() == [True, False, False, True, True]
+    assert spans.ends.tolist() == [1, 4, 4, 4, 6]
+    assert spans.pairs(1, 3).tolist() == [[1, 1], [1, 2], [1, 3], [2, 2], [2, 3], [3, 3]]
+    assert spans.pairs(0, 4).tolist() == [[0, 4]]
 
 
 @given(texts, st.data())
@@ -125,11 +125,8 @@ def test_an_answer_that_tokens_cover_comes_back_as_it_was(
 
     assert found is not None
     assert found[0] <= first <= last <= found[1]
-    assert spans.starts[found[0]] == start
-    # A token within a character may end before the accent that belongs to the character's last one.
-    assert spans.ends[found[1]] == end or (not spans.last[last] and spans.ends[found[1]] > end)
-    assert spans.first[found[0]]
-    assert spans.last[found[1]]
+    assert (spans.starts[found[0]], spans.ends[found[1]]) == (start, end)
+    assert [first, last] in spans.pairs(*found).tolist()
 
 
 def test_an_answer_within_tokens_becomes_those_that_cover_it() -> None:
@@ -141,8 +138,6 @@ def test_an_answer_within_tokens_becomes_those_that_cover_it() -> None:
     assert spans.covering(3, 7) == (1, 2)
     assert spans.covering(13, 14) == (5, 7)
     assert spans.covering(1, 2) is None
-    assert spans.first.tolist() == [True] * 6 + [False] * 2 + [True]
-    assert spans.last.tolist() == [True] * 5 + [False] * 2 + [True] * 2
 
 
 def test_labels_are_rows_of_the_windows_that_show_the_whole_answer() -> None:
@@ -156,6 +151,18 @@ def test_labels_are_rows_of_the_windows_that_show_the_whole_answer() -> None:
     for each in features[1:2]:
         first, last = each.label
         assert TOKENIZER.convert_ids_to_tokens(each.input_ids[first : last + 1]) == ["f", "g"]
+
+
+def test_every_token_with_the_characters_of_the_answer_is_a_label() -> None:
+    one = example("j", "a 한 j", ("한 j", 2))
+    features = features_of(one, max_seq_length=8, max_query_length=1)
+    add_answers(features, [one])
+
+    # Rooms of 4, steps of 3; the three tokens of the answer's first character are rows 4 to 6.
+    assert [each.label for each in features] == [(0, 0), (3, 4)]
+    (whole,) = features_of(one)
+    add_answers([whole], [one])
+    assert whole.label == (4, 7, 5, 7, 6, 7)
 
 
 def test_a_question_without_an_answer_points_at_the_first_row() -> None:

@@ -26,8 +26,7 @@ def scores_of(null: float = 0.0, **scores: float) -> SpanScores:
     for name, score in scores.items():
         spans[places[name]] = score
     starts, ends = np.array([ELAN, VITAL, IS], dtype=np.int32).T
-    every = np.ones(3, dtype=bool)
-    return SpanScores(ContextTokens(starts, ends, every, every), spans, null)
+    return SpanScores(ContextTokens(starts, ends), spans, null)
 
 
 def example(*answers: tuple[str, int], name: str = "q") -> QuestionExample:

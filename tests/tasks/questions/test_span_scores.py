@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,10 +18,7 @@ FIRST_ROW = 2
 
 def tokens_of(starts: list[int], ends: list[int]) -> ContextTokens:
     """Tokens at these characters."""
-    last = [end not in ends[place + 1 : place + 2] for place, end in enumerate(ends)]
-    first = [start not in starts[max(place - 1, 0) : place] for place, start in enumerate(starts)]
-    integers = [np.array(values, dtype=np.int32) for values in (starts, ends)]
-    return ContextTokens(*integers, np.array(first, dtype=bool), np.array(last, dtype=bool))
+    return ContextTokens(*(np.array(values, dtype=np.int32) for values in (starts, ends)))
 
 
 def window_places(tokens: ContextTokens, room: int, doc_stride: int) -> list[ContextWindow]:
@@ -95,16 +93,39 @@ def test_spans_are_those_of_run_squad(case: tuple[int, int, int, int, int]) -> N
             assert scores.score_of(first, last) == expected.get((first, last), -np.inf)
 
 
-def test_a_character_of_several_tokens_begins_and_ends_answers_whole() -> None:
-    # The middle character is two tokens.
-    tokens = tokens_of([0, 1, 1, 2], [1, 2, 2, 3])
-    (window,) = window_places(tokens, 4, 1)
+@pytest.mark.parametrize(
+    "places",
+    [
+        # A character of three bytes; a space's mark, which begins where the word after it does.
+        [(0, 1), (1, 2), (1, 2), (1, 2), (2, 3)],
+        [(0, 1), (1, 2), (1, 3), (3, 4), (3, 4)],
+    ],
+)
+def test_of_all_tokens_with_the_same_characters_the_best_count(
+    places: list[tuple[int, int]],
+) -> None:
+    tokens = tokens_of(*map(list, zip(*places, strict=True)))
+    for seed in range(40):
+        windows = window_places(tokens, 4, 1)
+        outputs = logits_for(windows, seed)
 
-    scores = span_scores([np.zeros((7, 2), dtype=np.float32)], [window], 4)
+        scores = span_scores(outputs, windows, 3)
 
-    spans = {scores.characters(*span) for span in as_dictionary(scores)}
-    assert spans == {(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)}
-    assert len(as_dictionary(scores)) == 6
+        expected: dict[tuple[int, int], float] = {}
+        for (first, last), score in answers_of_run_squad(outputs, windows, 3).items():
+            span = places[first][0], places[last][1]
+            expected[span] = max(score, expected.get(span, -np.inf))
+        found = {scores.characters(*span): score for span, score in as_dictionary(scores).items()}
+        assert found == expected
+        assert len(as_dictionary(scores)) == len(expected)
+        ranked = sorted(expected, key=lambda span: (-expected[span], span))
+        best, values = scores.best(100)
+        assert [scores.characters(*span) for span in best.tolist()] == ranked
+        assert values.tolist() == [expected[span] for span in ranked]
+        for first, (start, _) in enumerate(places):
+            for last in range(first, len(places)):
+                score = scores.score_of(first, last)
+                assert score == expected.get((start, places[last][1]), -np.inf)
 
 
 def test_a_text_without_tokens_has_no_answers() -> None:

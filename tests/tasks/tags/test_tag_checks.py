@@ -93,7 +93,7 @@ def test_windows_and_silent_words_are_told() -> None:
     assert [*map(in_python, report.facts)] == [
         "9 words to train",
         "train: 1 example longer than max_seq_length 6 and read in windows, 3 of them",
-        "train: 1 word of characters that the tokenizer drops; the model sees [UNK] for each",
+        "train: 1 word of characters that the tokenizer drops; each has the tag before it",
     ]
     assert report.num_truncated == {"train": 0, "dev": 0}
     assert report.warnings == []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidybert.data.long_texts import most_context, windows_of
 from tidybert.errors import UsageError
-from tidybert.tasks.tags.tag_files import TaggedExample
+from tidybert.tasks.tags.tag_files import TaggedExample, untagged
 from tidybert.tasks.tags.tagging import tagged_features
 from tidybert.tokenization import BertTokenizer
 
@@ -34,13 +34,32 @@ def test_a_word_is_read_at_its_first_piece() -> None:
     assert (second.input_ids.tolist(), second.example) == ([CLS, A, SEP], 1)
 
 
-def test_a_word_without_pieces_is_unknown() -> None:
+def test_a_word_without_pieces_is_read_at_the_piece_before_it() -> None:
+    words = ("\u200b", "a", "\u200b", "", "b")
+    text = "a. \u0301 b"
+
+    one, nothing, raw, empty = tagged_features(
+        [TaggedExample(words, None, 1), TaggedExample(("",), None, 1), untagged(text, 1),
+         untagged("\u0301", 1)], TOKENIZER, 16, None,
+    )  # fmt: skip
+
+    assert one.input_ids.tolist() == [CLS, A, 6, SEP]
+    assert one.place.words.tolist() == [0, 1, 2, 3, 4]
+    assert one.place.rows.tolist() == [1, 1, 1, 1, 2]
+    assert one.place.repeated.tolist() == [False, True, True, True, False]
+    assert one.place.num_silent == 3
+    assert (nothing.input_ids.tolist(), nothing.place.rows.tolist()) == ([CLS, SEP], [1])
+    assert raw.input_ids.tolist() == TOKENIZER.encode(text).input_ids
+    assert (raw.place.rows.tolist(), raw.place.num_silent) == ([1, 2, 2, 3], 1)
+    assert (empty.input_ids.tolist(), empty.place.rows.tolist()) == ([CLS, SEP], [1])
+
+
+def test_the_way_of_older_versions_has_a_piece_for_each_word() -> None:
     examples = [TaggedExample(("a", "\u200b", "", "b"), None, 1)]
 
-    (one,) = tagged_features(examples, TOKENIZER, 16, None)
+    (one,) = tagged_features(examples, TOKENIZER, 16, None, running_text=False)
 
     assert one.input_ids.tolist() == [CLS, A, UNK, UNK, 6, SEP]
-    assert one.place.words.tolist() == [0, 1, 2, 3]
     assert one.place.rows.tolist() == [1, 2, 3, 4]
     assert one.place.num_silent == 2
 
@@ -98,8 +117,12 @@ def test_every_word_is_read_once_where_it_has_most_context(
         read = np.concatenate([one.place.words for one in mine])
         assert sorted(read.tolist()) == list(range(len(words)))
         pieces = [TOKENIZER.encode(word, add_special_tokens=False).input_ids for word in words]
-        ids = [piece for each in pieces for piece in each or [UNK]]
-        starts = np.cumsum([0, *(len(each) or 1 for each in pieces)])
+        ids = [piece for each in pieces for piece in each]
+        begins = np.cumsum([0, *map(len, pieces)])
+        starts = [max(0, begin - (not each)) for begin, each in zip(begins, pieces, strict=False)]
+        if not ids:
+            assert [one.place.rows.tolist() for one in mine] == [[1] * len(words)]
+            continue
         windows = windows_of(len(ids), max_seq_length - 2, stride)
         owners = most_context(windows)
         for one in mine:
@@ -108,7 +131,7 @@ def test_every_word_is_read_once_where_it_has_most_context(
             for word, row in zip(one.place.words, one.place.rows, strict=True):
                 start, end = windows[owners[starts[word]]]
                 assert one.input_ids[1:-1].tolist() == ids[start:end]
-                assert start + row - 1 == starts[word]
+                assert start + row - 1 == min(starts[word], len(ids) - 1)
 
 
 @given(st.lists(st.lists(st.text("abcd.-é", min_size=1, max_size=5), min_size=1), min_size=1))

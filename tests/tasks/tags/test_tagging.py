@@ -2,8 +2,11 @@
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +14,11 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.foreign_models import LENGTH, save_model
 from tests.tasks.fixed_outputs import dicts_of
 from torch import Tensor, nn
 
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
 from tidybert.data.features import Features
@@ -24,10 +29,12 @@ from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.entity_scores import entities
-from tidybert.tasks.tags.tag_files import TaggedExample, read_tagged
+from tidybert.tasks.tags.tag_files import TaggedExample, read_tagged, untagged
 from tidybert.tasks.tags.tagging import Tagging
 from tidybert.tasks.task_options import WindowOptions
 from tidybert.tokenization import BertTokenizer
+from tidybert.tokenization.library_encoder import AddedToken
+from tidybert.tokenization.vocabulary import Vocabulary
 
 LETTERS = "abcd"
 TOKENIZER = BertTokenizer(
@@ -422,6 +429,7 @@ def test_the_temperature_makes_the_words_probabilities_right() -> None:
     assert fitted.settings() == {
         "temperature": pytest.approx(np.log(9) / np.log(3), rel=0.02),
         "doc_stride": 5,
+        "running_text": True,
     }
     assert (
         fitted.answers(outputs, features, examples).metrics()
@@ -472,6 +480,7 @@ def test_a_run_is_trained_measured_and_answers(
     assert finished.result.metrics["f1"] > 0.95
     predictor = Predictor(run, device="cpu")
     assert predictor.task.settings() == finished.task.settings()
+    assert predictor.metadata.settings["running_text"] is True
     measured = predictor.evaluate(dev)
     assert measured["num_truncated"] == 0
     assert measured["f1"] == finished.result.metrics["f1"]
@@ -481,6 +490,60 @@ def test_a_run_is_trained_measured_and_answers(
     assert not answer["truncated"]
     assert [one["text"] for one in answer["entities"]] == ["cow", "red", "hen"] * 6
     assert {one["type"] for one in answer["entities"]} == {"animal", "colour"}
+
+
+def test_words_that_share_a_piece_are_one(tmp_path: Path) -> None:
+    """[b], an added token, is three words; the model reads them at one row."""
+    tokenizer = BertTokenizer(
+        Vocabulary([*TOKENIZER.vocabulary.tokens, "[b]"], num_added=1),
+        added=[AddedToken("[b]", TOKENIZER.vocab_size)],
+    )
+    text = "a [b] c"
+    tags = ("O", "B-x", "I-x", "I-x", "B-x")
+    one = replace(untagged(text, 1), tags=tags)
+    task = Tagging(NAMES)
+
+    (feature,) = task.features([one], tokenizer, 16)
+    task.add_labels([feature], [one])
+
+    assert feature.input_ids.tolist() == tokenizer.encode(text).input_ids
+    assert feature.place.rows.tolist() == [1, 2, 2, 2, 3]
+    # The row has one right tag, that of its first word.
+    assert feature.label == (0, 1, 1, 1, 1)
+    logits = np.zeros((5, 5), dtype=np.float32)
+    logits[[1, 2, 3], [0, 1, 1]] = 9.0
+    found = task.answers([logits], [feature], [one])
+    assert found.tags == [[*tags]]
+    assert [each["text"] for each in dicts_of(found)[0]["entities"]] == ["[b]", "c"]
+    assert found.label_ids == [0, 1, 1, 1, 1]
+    assert found.metrics()["f1"] == 1.0
+
+
+def test_a_run_is_answered_as_it_was_trained(tmp_path: Path) -> None:
+    """Over byte-level BPE, where a word alone and in a text have other pieces."""
+    save_model(
+        tmp_path, "bytes", "ForTokenClassification", 0,
+        id2label=dict(enumerate(NAMES)), label2id={name: n for n, name in enumerate(NAMES)},
+    )  # fmt: skip
+    text = "the lazy cat"
+    theirs = Predictor(tmp_path, device="cpu")
+    ids = {}
+    for name, entry in (("old", {}), ("new", {"running_text": True})):
+        ModelMetadata("tag", NAMES, LENGTH, settings=entry).write(tmp_path)
+        run = Predictor(tmp_path, device="cpu")
+        (feature,) = run.task.features(run.task.from_texts([text], None), run.tokenizer, LENGTH)
+        ids[name] = feature.input_ids.tolist()
+        assert run.task.settings()["running_text"] is (name == "new")
+        assert run.task.calibrated(run.examine([tagged("a b", "O B-x")])).settings() == {
+            **run.task.settings(), "temperature": ANY,
+        }  # fmt: skip
+
+    own = run.tokenizer
+    assert ids["new"] == own.encode(text).input_ids
+    alone = [own.encode(word, add_special_tokens=False).input_ids for word in text.split()]
+    assert ids["old"] == [own.cls_token_id, *chain(*alone), own.sep_token_id]
+    assert ids["old"] != ids["new"]
+    assert theirs.predict(text) == run.predict(text)
 
 
 def test_a_model_of_transformers_is_read(

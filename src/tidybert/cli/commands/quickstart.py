@@ -152,7 +152,7 @@ class Quickstart(flags.ThreadsFlag, flags.JsonFlag):
         from tidybert.inference.predictor import Predictor
         from tidybert.tasks.classification import Classification
 
-        train, dev, new = map(_read, TICKETS)
+        (train, dev, new), files = map(_read, TICKETS), out / "tickets"
         names = label_names(train)
         task = Classification(names)
         say(
@@ -174,9 +174,9 @@ class Quickstart(flags.ThreadsFlag, flags.JsonFlag):
         )
         with shown_finetuning(task.metric, arguments.batch_size) as reporter:
             data = (task, DEFAULT_MODEL, train, dev, arguments)
-            job = FinetuningJob(*data, out=out, resume=self.resume)
+            job = FinetuningJob(*data, out=out, resume=self.resume, origin=_origin(files))
             finished = run_finetuning(job, reporter)
-        result, files = finished.result, out / "tickets"
+        result = finished.result
         # Files to train on and to try.
         make_directory(files)
         for name in TICKETS:
@@ -235,6 +235,17 @@ def _read(name: str) -> list[Any]:
 
     with resources.as_file(_bundled("tickets", name)) as path:
         return list(read_examples(path, need_label=name.endswith(".csv")))
+
+
+def _origin(files: Path) -> Any:
+    """The bundled tickets, under the names that their copies get."""
+    from tidybert.training.runs.run_origin import RunOrigin, file_identity
+
+    found = {}
+    for part in ("train", "dev"):
+        with resources.as_file(_bundled("tickets", f"{part}.csv")) as path:
+            found[part] = {**file_identity(path), "file": str(files / path.name)}
+    return RunOrigin(files=found)
 
 
 def _program() -> str:

@@ -294,6 +294,7 @@ class Evaluate(MeasureOptions, ScoreOption, TrainedLengthOption, flags.AnswerFla
                     file=self.file,
                     max_seq_length=predictor.max_seq_length,
                     num_resamples=self.resamples,
+                    is_dev=found.is_dev,
                 )
                 note(f"report: {write_report(evaluation, self.report)}")
 

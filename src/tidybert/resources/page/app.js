@@ -5,10 +5,11 @@
 //   command, missing  what makes such a model, and what the model can do
 //   then              what to do with it, where that is not tidybert page RUN
 //   fields            its inputs: {key, label, example, rows}
+//   ofRun             whether a RUN that can do it opens on it, with a text of its data
 //   results(view)     a promise of {nodes, python, data} for the state; see View below
 import { el, card, roving, directionOf } from "./dom.js";
 import { current, change, onChange } from "./address.js";
-import { about, useKey } from "./ask.js";
+import { about, ask, useKey } from "./ask.js";
 import { asHtml, asJson, asPng } from "./export.js";
 import { TABS } from "./tabs.js";
 
@@ -21,22 +22,31 @@ let server = { models: [], ready: false };
 let shown = null;
 let number = 0;
 
-const tabOf = (values) => TABS.find((each) => each.id === values.tab) ?? TABS[0];
+/** The tab of the address; without one, that of the first model: a RUN's is that of its task. */
+function tabOf(values) {
+  const first = server.models.find((each) => each.name === values.model) ?? server.models[0];
+  const able = first ? TABS.filter((each) => each.can(first)) : [];
+  return TABS.find((each) => each.id === values.tab) ?? able.find((each) => each.ofRun) ?? able[0] ?? TABS[0];
+}
+
+/** Whether an open model can do what a tab shows. */
+const isAble = (tab) => server.models.some(tab.can);
 const remember = (key, value) => { try { localStorage.setItem(key, value); } catch { /* A private window may have no storage. */ } };
 const remembered = (key) => { try { return localStorage.getItem(key); } catch { return null; } };
 
 /** What a tab sees: its state with the examples as defaults, its model, and a way to change it. */
 class View {
-  constructor(tab, model, values) {
+  constructor(tab, model, values, example) {
     this.tab = tab;
     this.model = model;
     this.values = values;
+    this.example = example;
     this.width = results().clientWidth - 48;
   }
 
-  /** A value of the state, or the example of its field. */
+  /** A value of the state, of the model's data, or the example of its field. */
   get(key, otherwise = "") {
-    return this.values[key] ?? this.tab.fields.find((each) => each.key === key)?.example ?? otherwise;
+    return this.values[key] ?? this.example[key] ?? this.tab.fields.find((each) => each.key === key)?.example ?? otherwise;
   }
 
   /** A whole number of the state; null without one. */
@@ -106,16 +116,31 @@ function replace(node, children) {
 
 const kept = () => Object.fromEntries(Object.keys(current()).filter((key) => !KEPT.includes(key)).map((key) => [key, null]));
 
+const list = document.getElementById("tabs");
+let drawn = { tab: null, models: 0 };
+
+/** The tabs that an open model can do; those for which there is none stand apart, at the end. */
 function drawTabs(tab) {
-  const list = document.getElementById("tabs");
-  const buttons = TABS.map((each) => el("button", {
+  if (drawn.tab === tab && drawn.models === server.models.length) return;
+  drawn = { tab, models: server.models.length };
+  const able = TABS.filter(isAble);
+  const others = TABS.filter((each) => !isAble(each));
+  const buttons = [...able, ...others].map((each) => el("button", {
     role: "tab", id: `tab-${each.id}`, type: "button", "aria-selected": String(each === tab), "aria-controls": "view",
-    tabindex: each === tab ? "0" : "-1",
+    tabindex: each === tab ? "0" : "-1", class: [!isAble(each) && "apart", each === others[0] && able.length && "first"].filter(Boolean).join(" ") || null,
+    title: isAble(each) ? null : "No open model can do this",
     on: { click: () => change({ ...kept(), tab: each.id }, { remember: true }) },
   }, each.name));
   replace(list, buttons);
-  const chosen = buttons[TABS.indexOf(tab)];
+  const chosen = list.querySelector("[aria-selected=true]");
   list.scrollLeft = Math.max(0, chosen.offsetLeft - (list.clientWidth - chosen.offsetWidth) / 2);
+  showEdges();
+}
+
+/** A sign at each edge behind which there are more tabs. */
+function showEdges() {
+  list.parentElement.toggleAttribute("data-before", list.scrollLeft > 1);
+  list.parentElement.toggleAttribute("data-after", list.scrollLeft + list.clientWidth < list.scrollWidth - 1);
 }
 
 function fieldOf(field, view) {
@@ -165,14 +190,17 @@ async function redraw() {
   const values = current();
   const tab = tabOf(values);
   const model = modelFor(tab, values);
+  const mine = ++number;
+  const example = await exampleFor(tab, model);
+  if (mine !== number) return;
   drawSettings(tab, model);
+  drawTabs(tab);
   document.title = `${tab.name}: tidybert`;
-  const view = new View(tab, model, values);
+  const view = new View(tab, model, values, example);
   const key = `${tab.id} ${model?.name}`;
   if (place.key !== key) drawPlace(tab, model, view, key);
   fillFields(tab, view);
   if (!model) return;
-  const mine = ++number;
   place.results.setAttribute("aria-busy", "true");
   let found;
   try {
@@ -186,8 +214,17 @@ async function redraw() {
   place.results.setAttribute("aria-busy", "false");
 }
 
+/** A text of the data that trained a RUN, by field; empty where the server shows none. */
+async function exampleFor(tab, model) {
+  if (!tab.ofRun || !model?.task) return {};
+  try {
+    return await ask("example", { model: model.name });
+  } catch {
+    return {};
+  }
+}
+
 function drawPlace(tab, model, view, key) {
-  drawTabs(tab);
   main.setAttribute("aria-labelledby", `tab-${tab.id}`);
   const results = el("div", { class: "results", id: "results", "aria-busy": "true" }, el("p", { class: "quiet" }, "Computing …"));
   const fields = model && tab.fieldsOf ? tab.fieldsOf(model) : tab.fields;
@@ -241,8 +278,8 @@ prefersDark.addEventListener("change", redraw);
 let resizing = 0;
 addEventListener("resize", () => {
   clearTimeout(resizing);
-  resizing = setTimeout(redraw, 150);
+  resizing = setTimeout(() => { showEdges(); redraw(); }, 150);
 });
-const list = document.getElementById("tabs");
+list.addEventListener("scroll", showEdges);
 roving(list, "[role=tab]", 0);
 start();

@@ -1,4 +1,5 @@
-// Sorts tables by a click on a heading, and filters long tables and lists of examples by a word.
+// Sorts tables by a click on a heading, filters long tables and lists of examples by a word, and
+// copies the corrections of labels.
 // Without it the page has the same content.
 "use strict";
 
@@ -48,6 +49,47 @@ function makeSortable(table) {
   });
 }
 
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // A page that came over plain HTTP has no clipboard of that kind.
+    const field = document.createElement("textarea");
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+}
+
+// Each item has a CSV of one row. The clipboard has one header, and the rows of all that are pressed.
+function addCopies(items) {
+  const chosen = new Set();
+  const said = document.createElement("p");
+  said.className = "copied";
+  said.setAttribute("role", "status");
+  for (const item of items) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "copy";
+    button.textContent = "Copy correction";
+    button.setAttribute("aria-pressed", "false");
+    button.addEventListener("click", async () => {
+      if (!chosen.delete(item)) chosen.add(item);
+      button.setAttribute("aria-pressed", String(chosen.has(item)));
+      const parts = items.filter((each) => chosen.has(each)).map((each) => each.dataset.corrected);
+      await copy(parts.map((part, at) => (at ? part.slice(part.indexOf("\n") + 1) : part)).join(""));
+      button.textContent = chosen.has(item) ? "Copied" : "Copy correction";
+      const corrections = chosen.size === 1 ? "correction" : "corrections";
+      said.textContent = `The clipboard has ${chosen.size} ${corrections} as CSV: paste them into a file, and train with --corrections FILE.`;
+    });
+    item.append(button);
+  }
+  items.at(-1)?.parentElement.after(said);
+}
+
+addCopies([...document.querySelectorAll("[data-corrected]")]);
 for (const table of document.querySelectorAll("table.sortable")) {
   makeSortable(table);
   const rows = [...table.tBodies[0].rows];

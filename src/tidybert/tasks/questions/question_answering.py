@@ -8,7 +8,6 @@ from typing import Any, Final, Self
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from tidybert.checkpoints.example_kinds import QUESTION
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -36,7 +35,7 @@ from tidybert.tasks.questions.span_answers import (
     right_texts,
 )
 from tidybert.tasks.targets import Explained, Target
-from tidybert.tasks.task import Task, labels_of, softmax_divergence
+from tidybert.tasks.task import Task, softmax_divergence
 from tidybert.tasks.task_options import QuestionOptions
 from tidybert.tokenization import BertTokenizer
 
@@ -106,7 +105,10 @@ class SpanAnswers(Answers["QuestionAnswering", QuestionExample]):
 
 @dataclass(kw_only=True, eq=False)
 class QuestionAnswering(Task[QuestionExample]):
-    """Cross-entropy over the tokens that may begin and end the answer."""
+    """Cross-entropy over the tokens that may begin and end the answer.
+
+    Where several pairs of tokens have the answer's characters, their probabilities add up.
+    """
 
     no_answers: bool = False
     """Whether the model has learned to leave questions without an answer."""
@@ -209,8 +211,17 @@ class QuestionAnswering(Task[QuestionExample]):
         add_answers(features, examples)
 
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
-        labels = labels_of(batch, outputs)
-        return functional.cross_entropy(_padded(outputs, batch), labels, reduction="none").mean(1)
+        pairs = [np.array(one.label).reshape(-1, 2) for one in batch.features]
+        counts = np.array([len(each) for each in pairs])
+        most = np.arange(counts.max(initial=1))
+        # The last pair fills up, and does not count.
+        filled = np.stack([each[np.minimum(most, len(each) - 1)] for each in pairs])
+        rows, absent = (
+            to_device(torch.from_numpy(each), outputs.device)
+            for each in (filled, most >= counts[:, None])
+        )
+        found = _padded(outputs, batch).log_softmax(1).gather(1, rows).sum(2)
+        return -found.masked_fill(absent, -torch.inf).logsumexp(1) / 2
 
     def imitation_losses(
         self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float

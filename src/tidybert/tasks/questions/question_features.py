@@ -27,33 +27,36 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class ContextTokens:
-    """The places of the n tokens of a text.
+    """The characters ``starts`` (n,) and ``ends`` (n,) of the n tokens of a text.
 
-    Args:
-        starts, ends: (n,) characters of the text.
-        first, last: (n,) whether the token is the first and the last one that begins at its start;
-            a character may become several tokens, and its accent belongs to the last of them.
+    Several tokens may begin, or end, at one character: its bytes, or a space's mark and a word.
     """
 
     starts: Ints
     ends: Ints
-    first: Bools
-    last: Bools
 
     @classmethod
     def of(cls, encoding: Encoding) -> "ContextTokens":
         """Those of a text that was encoded without special tokens."""
         spans = np.array(encoding.offset_mapping, dtype=np.int32).reshape(-1, 2)
-        starts, ends = spans[:, 0], spans[:, 1]
-        first, last = np.ones(len(spans), dtype=np.bool_), np.ones(len(spans), dtype=np.bool_)
-        first[1:] = starts[1:] != starts[:-1]
-        last[:-1] = first[1:]
-        return cls(starts, ends, first, last)
+        return cls(spans[:, 0], spans[:, 1])
 
     def covering(self, start: int, end: int) -> tuple[int, int] | None:
         """The first and the last token with a character of text[start:end]; None without any."""
         found = np.flatnonzero((self.ends > start) & (self.starts < end))
         return (int(found[0]), int(found[-1])) if len(found) else None
+
+    def pairs(self, first: int, last: int) -> Ints:
+        """(P, 2) every first and last token with the characters of those two, in order."""
+        firsts = np.flatnonzero(self.starts == self.starts[first])
+        lasts = np.flatnonzero(self.ends == self.ends[last])
+        found = np.stack(np.meshgrid(firsts, lasts, indexing="ij"), axis=2).reshape(-1, 2)
+        return found[found[:, 0] <= found[:, 1]].astype(np.int32)
+
+    def in_one_place(self, values: Ints) -> Bools:
+        """(n,) whether another token has the same one of ``starts`` or ``ends``."""
+        _, number, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return np.asarray(counts[number] > 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +72,11 @@ class ContextWindow:
     end: int
     owned: Bools
 
-    def rows_of(self, first: int, last: int) -> tuple[int, int] | None:
-        """The rows of two tokens of the text; None where the window does not show both."""
-        if not (self.begin <= first and last < self.end):
-            return None
-        shift = self.first_row - self.begin
-        return first + shift, last + shift
+    def rows_of(self, first: int, last: int) -> tuple[int, ...]:
+        """The rows first, last, first, last, … of the pairs of tokens that the window shows."""
+        found = self.tokens.pairs(first, last)
+        found = found[(found[:, 0] >= self.begin) & (found[:, 1] < self.end)]
+        return tuple((found + (self.first_row - self.begin)).reshape(-1).tolist())
 
 
 def check_lengths_fit(
@@ -143,7 +145,7 @@ def answer_tokens(example: QuestionExample, tokens: ContextTokens) -> tuple[int,
 
 
 def add_answers(features: Sequence[Features], examples: Sequence[QuestionExample]) -> None:
-    """Labels (first row, last row) of the first right answer in each window.
+    """Labels (first row, last row, …) of the first right answer in each window: see ``rows_of``.
 
     A window that does not show the whole answer points at [CLS], row 0, as in run_squad.py.
     """
@@ -239,7 +241,7 @@ def _check_answers(
     for one in features:
         window: ContextWindow = one.place
         found = answer_tokens(train[one.example], window.tokens)
-        shown[one.example] |= found is not None and window.rows_of(*found) is not None
+        shown[one.example] |= found is not None and bool(window.rows_of(*found))
     torn, long, hidden, lost = [], [], [], []
     for example, one in zip(train, first_features(features), strict=True):
         if not example.answers:

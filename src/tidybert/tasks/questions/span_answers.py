@@ -39,7 +39,8 @@ class SpanScores:
     Args:
         tokens: those of the text, n in number.
         spans: (n, L) the sum of start and end logit of the answer from token i to token i + l; -inf
-            where there is no answer: past the end of its window, or within a character.
+            where there is no answer: past the end of its window, or where other tokens with the
+            same characters score higher.
         null: the score of "no answer": of [CLS] in the window that has most against it.
     """
 
@@ -58,9 +59,11 @@ class SpanScores:
             least = np.partition(flat, -count)[-count]
             chosen = np.flatnonzero(flat >= least)
         chosen = chosen[flat[chosen] > -np.inf]
-        chosen = chosen[np.argsort(-flat[chosen], kind="stable")][:count]
         first, length = np.divmod(chosen, self.spans.shape[1])
-        return np.stack([first, first + length], axis=1), flat[chosen]
+        places = self.tokens.ends[first + length], self.tokens.starts[first], -flat[chosen]
+        order = np.lexsort(places)[:count]
+        first, length = first[order], length[order]
+        return np.stack([first, first + length], axis=1), flat[chosen[order]]
 
     def candidates(self, *, with_null: bool) -> Floats:
         """(C,) the scores of all answers, then that of none."""
@@ -81,8 +84,10 @@ class SpanScores:
 
     def score_of(self, first: int, last: int) -> float:
         """The score of the answer between two tokens; -inf where it cannot be given."""
-        length = last - first
-        return float(self.spans[first, length]) if length < self.spans.shape[1] else -np.inf
+        found = self.tokens.pairs(first, last)
+        lengths = found[:, 1] - found[:, 0]
+        found, lengths = (each[lengths < self.spans.shape[1]] for each in (found, lengths))
+        return float(self.spans[found[:, 0], lengths].max(initial=-np.inf))
 
 
 def span_scores(
@@ -100,16 +105,31 @@ def span_scores(
     length = max(1, min(max_answer_length, windows[0].end))
     spans = np.full((len(tokens.starts), length), -np.inf)
     for logits, window in zip(outputs, windows, strict=True):
-        shown = slice(window.begin, window.end)
         size = window.end - window.begin
         rows = logits[window.first_row : window.first_row + size].astype(np.float64)
         ends = np.full(size + length, -np.inf)
-        ends[:size] = np.where(tokens.last[shown], rows[:, 1], -np.inf)
+        ends[:size] = rows[:, 1]
         following = np.lib.stride_tricks.sliding_window_view(ends, length)
-        chosen = np.flatnonzero(window.owned & tokens.first[shown])
+        chosen = np.flatnonzero(window.owned)
         spans[window.begin + chosen] = rows[chosen, :1] + following[chosen]
     null = min(float(logits[0].astype(np.float64).sum()) for logits in outputs)
+    _keep_best(spans, tokens)
     return SpanScores(tokens, spans, null)
+
+
+def _keep_best(spans: Floats, tokens: ContextTokens) -> None:
+    """Of cells with the same characters leave the best its score, and give the others -inf."""
+    begins, ends = (tokens.in_one_place(each) for each in (tokens.starts, tokens.ends))
+    if not (begins.any() or ends.any()):
+        return
+    padded = np.append(ends, np.zeros(spans.shape[1] - 1, dtype=np.bool_))
+    shared = np.lib.stride_tricks.sliding_window_view(padded, spans.shape[1]) | begins[:, None]
+    first, length = np.nonzero(shared & (spans > -np.inf))
+    places = np.stack([tokens.starts[first], tokens.ends[first + length]])
+    order = np.lexsort((-spans[first, length], *places))
+    is_worse = (np.diff(places[:, order]) == 0).all(0)
+    worse = order[1:][is_worse]
+    spans[first[worse], length[worse]] = -np.inf
 
 
 def all_span_scores(

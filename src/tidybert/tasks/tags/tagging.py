@@ -1,10 +1,11 @@
 """tag: a class for each word: named entities, parts of speech (paper 5.3, table 7)."""
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -66,13 +67,17 @@ class WordPlaces:
     Args:
         words: (W,) their numbers in the sentence.
         rows: (W,) the row of each one's first piece among the window's rows.
-        num_silent: how many of them the tokenizer drops, such as a control character; the model
-            reads each as [UNK].
+        num_silent: how many of them the tokenizer drops, such as an accent without a letter.
     """
 
     words: npt.NDArray[np.int64]
     rows: npt.NDArray[np.int64]
     num_silent: int
+
+    @property
+    def repeated(self) -> npt.NDArray[np.bool_]:
+        """(W,) whether a word is read at the row of the word before it, as in a piece of both."""
+        return np.asarray(np.diff(self.rows, prepend=-1) == 0)
 
 
 def tagged_features(
@@ -80,8 +85,15 @@ def tagged_features(
     tokenizer: BertTokenizer,
     max_seq_length: int,
     doc_stride: int | None,
+    *,
+    running_text: bool = True,
 ) -> list[Features]:
     """One Features an example, or one a window, whose ``place`` are its WordPlaces.
+
+    With ``running_text`` the model reads a raw text as transformers does, and each word at the
+    first piece that covers it.  Words of a list have the pieces that they have after a space.
+    Without it each word is cut alone, as versions without that setting did, and one that the
+    tokenizer drops is [UNK]; else such a word is read at the piece before it.
 
     Its weight is the number of its words.  Each word is in the WordPlaces of one window.  A window
     that answers for no word is left out; an example without words has one Features.  Raises
@@ -89,36 +101,64 @@ def tagged_features(
     """
     room = max_seq_length - tokenizer.layout.num_special(1)
     check_windows(room, doc_stride)
-    pieces = iter(
-        tokenizer.encode_batch(
-            [word for one in examples for word in one.words], add_special_tokens=False
-        )
-    )
     return [
         each
-        for number, example in enumerate(examples)
-        for each in _windows(
-            number, [next(pieces) for _ in example.words], tokenizer, room, doc_stride
-        )
+        for number, words in enumerate(_cut_words(examples, tokenizer, running_text))
+        for each in _windows(number, words, tokenizer, room, doc_stride)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class _CutWords:
+    """The ids (n,) of an example, the first one of each word, and whether the word has none."""
+
+    ids: npt.NDArray[Any]
+    firsts: npt.NDArray[np.int64]
+    silent: npt.NDArray[np.bool_]
+
+
+def _cut_words(
+    examples: Sequence[TaggedExample], tokenizer: BertTokenizer, running_text: bool
+) -> Iterator[_CutWords]:
+    # Where words have the same pieces alone, nothing needs the places of pieces, which take time.
+    is_placed = running_text and not tokenizer.cuts_words_alone
+    texts = [one.text if is_placed and one.spans else None for one in examples]
+    placed = iter(tokenizer.encode_with_offsets([each for each in texts if each is not None]))
+    alone = [one for one, text in zip(examples, texts, strict=True) if text is None]
+    words = [f" {word}" if is_placed else word for one in alone for word in one.words]
+    encoded = iter(tokenizer.encode_batch(words, add_special_tokens=False))
+    for one, text in zip(examples, texts, strict=True):
+        if text is not None:
+            ids, offsets = next(placed)
+            spans = np.array(one.spans, dtype=np.int64)
+            starts, ends = np.append(offsets[:, 0], len(text)), offsets[:, 1]
+            reached = np.maximum.accumulate(np.where(ends > starts[:-1], ends, 0))
+            firsts = np.searchsorted(reached, spans[:, 0], side="right")
+            silent = starts[firsts] >= spans[:, 1]
+        else:
+            pieces = [next(encoded) for _ in one.words]
+            silent = np.array([len(each) == 0 for each in pieces], dtype=np.bool_)
+            if silent.any() and not running_text:
+                unknown = np.array([tokenizer.unk_token_id])
+                pieces = [each if len(each) else unknown for each in pieces]
+            lengths = np.array([len(each) for each in pieces], dtype=np.int64)
+            firsts = np.cumsum(lengths) - lengths
+            ids = np.concatenate([np.empty(0, dtype=np.int32), *pieces])
+        if running_text:
+            firsts = (firsts - silent).clip(0, max(0, len(ids) - 1))
+        yield _CutWords(ids, firsts, silent)
 
 
 def _windows(
     number: int,
-    pieces: list[npt.NDArray[Any]],
+    found: _CutWords,
     tokenizer: BertTokenizer,
     room: int,
     doc_stride: int | None,
 ) -> Iterator[Features]:
-    silent = np.array([len(each) == 0 for each in pieces], dtype=np.bool_)
-    if silent.any():
-        unknown = np.array([tokenizer.unk_token_id])
-        pieces = [each if len(each) else unknown for each in pieces]
-    ends = np.cumsum([len(each) for each in pieces], dtype=np.int64)
-    firsts = np.concatenate([[0], ends[:-1]]).astype(np.int64)[: len(pieces)]
-    ids = np.concatenate([np.empty(0, dtype=np.int32), *pieces])
+    ids, firsts, silent = found.ids, found.firsts, found.silent
     windows, before = windows_of(len(ids), room, doc_stride), tokenizer.layout.num_before(1)
-    owners = most_context(windows)[firsts]
+    owners = most_context(windows)[firsts] if len(ids) else np.zeros_like(firsts)
     for window, (first, last) in enumerate(windows):
         words = np.flatnonzero(owners == window)
         if not len(words) and len(windows) > 1:
@@ -175,8 +215,8 @@ def count_words(report: DataReport, data: TrainingData[TaggedExample]) -> None:
         silent = sum(one.place.num_silent for one in features)
         if silent:
             report.facts.append(
-                f"{part}: {count_of(silent, 'word')} of characters that the tokenizer drops; the "
-                "model sees [UNK] for each"
+                f"{part}: {count_of(silent, 'word')} of characters that the tokenizer drops; each "
+                "has the tag before it"
             )
 
 
@@ -202,9 +242,18 @@ class TagAnswers(Answers["Tagging", TaggedExample]):
         return softmax(self.logits / np.float32(self.task.temperature))
 
     @cached_property
+    def repeated(self) -> npt.NDArray[np.bool_]:
+        """(W,) whether a word is read with the one before it."""
+        repeated = np.zeros(self.starts[-1], dtype=np.bool_)
+        for one in self.features:
+            repeated[self.starts[one.example] + one.place.words] = one.place.repeated
+        return repeated
+
+    @cached_property
     def label_ids(self) -> list[int]:
-        """The right tag of each of the W words."""
-        return [self.task.label_ids[tag] for one in self.examples for tag in one.tags or ()]
+        """The right tag of each of the W words, or of the first of those that are read as one."""
+        found = [self.task.label_ids[tag] for one in self.examples for tag in one.tags or ()]
+        return _of_first(found, self.repeated)
 
     @cached_property
     def scores(self) -> list[Floats]:
@@ -218,7 +267,10 @@ class TagAnswers(Answers["Tagging", TaggedExample]):
             [self.task.names[label] for label in labels.tolist()]
             for labels in self._by_example(self.probabilities.argmax(1))
         ]
-        return [list(as_iob2(tags)) for tags in found] if self.task.of_entities else found
+        if not self.task.of_entities:
+            return found
+        pairs = zip(found, self._by_example(self.repeated), strict=True)
+        return [_entity_tags(tags, repeated) for tags, repeated in pairs]
 
     @cached_property
     def counted(self) -> TagCounts:
@@ -290,6 +342,7 @@ class Tagging(Task[TaggedExample]):
         label_names: the tags in the order of their ids.
         temperature: answers divide logits by this before the softmax.
         doc_stride: tokens from one window over a long sentence to the next; see ``windows_of``.
+        running_text: how texts are cut; see ``tagged_features``.
     """
 
     name = "tag"
@@ -301,12 +354,14 @@ class Tagging(Task[TaggedExample]):
     unit = "token"
     head = "classifier"
     meanings = meanings_of(TagScores)
+    foreign_settings: ClassVar = {"running_text": True}
 
     def __init__(
         self,
         label_names: Sequence[str],
         temperature: float = 1.0,
         doc_stride: int | None = None,
+        running_text: bool = True,
     ) -> None:
         self.label_names = tuple(label_names)
         self.of_entities = mark_entities(self.names)
@@ -315,6 +370,7 @@ class Tagging(Task[TaggedExample]):
         self.correctness = f"{'F1' if self.of_entities else 'fraction right'} per sentence"
         self.temperature = temperature
         self.doc_stride = doc_stride
+        self.running_text = running_text
         # A file of few tags could be taken for one of another kind: B and E are POS tags too.
         self.read = self.read.with_details(of_entities=self.of_entities)
 
@@ -373,15 +429,20 @@ class Tagging(Task[TaggedExample]):
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
         temperature = metadata.settings.get("temperature", 1.0)
         stride = metadata.settings.get("doc_stride")
-        return cls(cls.needed_names(metadata), temperature, stride)
+        # Versions that did not write it cut each word alone.
+        running_text = metadata.settings.get("running_text", False)
+        return cls(cls.needed_names(metadata), temperature, stride, running_text)
 
     def settings(self) -> dict[str, Any]:
-        return {"temperature": self.temperature, "doc_stride": self.doc_stride}
+        names = ("temperature", "doc_stride", "running_text")
+        return {name: getattr(self, name) for name in names}
 
     def features(
         self, examples: Sequence[TaggedExample], tokenizer: BertTokenizer, max_seq_length: int
     ) -> list[Features]:
-        return tagged_features(examples, tokenizer, max_seq_length, self.doc_stride)
+        return tagged_features(
+            examples, tokenizer, max_seq_length, self.doc_stride, running_text=self.running_text
+        )
 
     @classmethod
     def reads_head(cls, head: HeadDescription) -> bool:
@@ -415,7 +476,8 @@ class Tagging(Task[TaggedExample]):
             example = examples[one.example]
             if example.tags is None:
                 raise DataError(f"{LINE} {example.row}: the words have no tags")
-            one.label = tuple(self.label_ids[example.tags[word]] for word in one.place.words)
+            found = [self.label_ids[example.tags[word]] for word in one.place.words]
+            one.label = tuple(_of_first(found, one.place.repeated))
 
     def trained_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
         """(W, L) of first pieces alone."""
@@ -460,13 +522,30 @@ class Tagging(Task[TaggedExample]):
                 f"the model tags each word: name the characters of one with {param('at')}, such as "
                 "(0, 5)"
             )
-        row = max(row for row in asked.features.place.rows.tolist() if row <= asked.piece)
+        rows = asked.features.place.rows.tolist()
+        row = max((row for row in rows if row <= asked.piece), default=min(rows, default=0))
         chosen = self.chosen_label(asked.label, asked.logits[row])
         return class_target(self.names[chosen], chosen, self.temperature, (row,))
 
     def calibrated(self, answers: TagAnswers) -> Self:
         temperature = fit_temperature(answers.logits, answers.label_ids)
-        return type(self)(self.names, temperature, self.doc_stride)
+        return type(self)(self.names, temperature, self.doc_stride, self.running_text)
+
+
+def _entity_tags(tags: Sequence[str], repeated: npt.NDArray[np.bool_]) -> list[str]:
+    """Valid IOB2, in which words that are read as one are in one entity or none."""
+    firsts = iter(as_iob2([tag for tag, again in zip(tags, repeated, strict=True) if not again]))
+    made: list[str] = []
+    for again in repeated.tolist():
+        made.append(re.sub("^B", "I", made[-1]) if again else next(firsts))
+    return made
+
+
+def _of_first(values: list[int], repeated: npt.NDArray[np.bool_]) -> list[int]:
+    """Each word's value, or that of the first of the words that are read as one."""
+    for word in np.flatnonzero(repeated).tolist():
+        values[word] = values[word - 1]
+    return values
 
 
 def _first_pieces(batch: Batch) -> Tensor:

@@ -5,6 +5,7 @@ export const answer = {
   id: "answer",
   name: "Answer",
   lead: "The model gives each token of the text two scores: how well an answer begins there, and how well it ends there. The answer is the stretch whose two scores add up to most.",
+  ofRun: true,
   can: (model) => model.task === "answer",
   missing: "Answers need a model that was fine-tuned on questions, such as those of SQuAD.",
   command: "tidybert finetune answer minilm --train questions.json --dev questions-dev.json --out answers",

@@ -5,6 +5,7 @@ export const choose = {
   id: "choose",
   name: "Choose",
   lead: "The model reads the context with each choice as a pair and gives every pair one score. The softmax over the choices makes them probabilities.",
+  ofRun: true,
   can: (model) => model.task === "choose",
   missing: "Choosing needs a model that was fine-tuned on contexts with choices, such as those of SWAG.",
   command: "tidybert finetune choose minilm --train quiz.jsonl --out quiz",

@@ -21,7 +21,7 @@ function attributed(found, view) {
   const without = view.number("without");
   const rows = found.words.map((word, at) => el("tr", {},
     el("th", { scope: "row", dir: "auto" }, word.text),
-    COLUMNS.map(([key]) => el("td", { class: "bar signed" },
+    COLUMNS.map(([key, name]) => el("td", { class: "bar signed", "data-name": name },
       el("i", { class: word[key] < 0 ? "second" : null, style: { width: `${(50 * Math.abs(word[key] ?? 0)) / most[key]}%` } }),
       el("span", {}, word[key] === null ? "–" : number(word[key], 2)))),
     el("td", {}, el("button", {
@@ -38,6 +38,7 @@ export const classify = {
   id: "classify",
   name: "Classify",
   lead: "A fine-tuned model gives each label a probability, and attributions say how much each word raised the answer. Attention need not be an explanation: delete a word and run again to check what either of them says.",
+  ofRun: true,
   can: (model) => ["classify", "multi-label", "regress"].includes(model.task),
   missing: "This needs a model that was fine-tuned on labelled texts. The quickstart makes one in a minute or two.",
   command: "tidybert quickstart",

@@ -18,6 +18,7 @@ export const entities = {
   id: "entities",
   name: "Entities",
   lead: "The model gives every word a tag, read at the word's first token. B- begins an entity, I- continues it, and O is outside of all.",
+  ofRun: true,
   can: (model) => model.task === "tag",
   missing: "Entities need a model that was fine-tuned on tagged words, such as those of CoNLL-2003.",
   command: "tidybert finetune tag minilm --train people.conll --dev people-dev.conll --out people",

@@ -5,6 +5,7 @@ export const run = {
   id: "run",
   name: "How a run goes",
   lead: "A pre-training writes its losses while it goes on, and each checkpoint that it keeps can fill in a masked word. So you see what it has learned so far.",
+  ofRun: true,
   can: (model) => model.run && model.heads.includes("fill-mask"),
   missing: "This needs a RUN of tidybert pretrain, finished or not, with its metrics.jsonl.",
   command: "tidybert page RUN",
