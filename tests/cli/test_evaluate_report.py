@@ -43,6 +43,33 @@ def test_a_report_of_scores(
     assert "pearson" in capsys.readouterr().out
 
 
+def test_a_training_reports_on_what_it_holds_out(
+    tiny_model: Path, toy_file: Callable[..., Path], tmp_path: Path, capsys: Any
+) -> None:
+    train, report = toy_file("train.csv", 60), tmp_path / "report"
+    command = ["finetune", "classify", str(tiny_model), "--train", str(train), "--max-steps", "1"]
+    command += ["--max-seq-length", "16", "--head-start", "random", "--report", str(report)]
+
+    assert shell([*command, "--dev-fraction", "0.5", "--out", str(tmp_path / "run")]) == 0
+    assert f"report: {report / 'report.html'}" in capsys.readouterr().err
+    contents = json.loads((report / "report.json").read_text(encoding="utf-8"))
+    assert (contents["num_examples"], contents["is_dev"]) == (30, True)
+    assert contents["data"] == f"{train}, a part held out"
+    assert contents["model"] == str(tmp_path / "run")
+
+    other = toy_file("other.csv", 24, seed=1)
+    for file, is_dev in ((train, None), (other, False)):
+        evaluation = ["evaluate", str(tmp_path / "run"), str(file), "--resamples", "100"]
+        assert shell([*evaluation, "--report", str(report)]) == 0
+        assert json.loads((report / "report.json").read_text())["is_dev"] is is_dev
+
+    (tmp_path / "mine").write_text("mine")
+    command[-1] = str(tmp_path / "mine")
+    assert shell([*command, "--out", str(tmp_path / "other")]) == 2
+    assert "mine is a file; name a directory" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()
+
+
 @pytest.mark.parametrize("is_told", [True, False], ids=["notes are read", "nor notes"])
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["table", "json"])
 def test_a_reader_who_leaves_early_does_not_take_the_report_along(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xlsxwriter
 
 from benchmarks.__main__ import SCRIPTS
 from benchmarks.__main__ import main as benchmarks
@@ -38,6 +39,7 @@ NOT_RUN = (
     "make test",
     "make fuzz ",
     "pip install ",
+    "uv pip install ",
     "python3 -m venv ",
     ".venv/bin/python -m pip install ",
     "tidybert download ",
@@ -131,6 +133,12 @@ def write_samples() -> None:
         table(f"{name}.csv", "ticket {n},{l}", "text,label")
     table("tickets-dev.csv", "dev ticket {n},{l}", "text,label")
     Path("classes.csv").write_text("label,text\nno,all is well\nyes,it is late\n")
+    for name, rows in (("mails", 72), ("more-mails", 9)):
+        with xlsxwriter.Workbook(f"{name}.xlsx") as book:
+            sheet = book.add_worksheet()
+            sheet.write_row(0, 0, ["text", "label"])
+            for n in range(1, rows + 1):
+                sheet.write_row(n, 0, [f"mail {n}", ("no", "yes")[n % 2]])
     for name in ("new-tickets", "more-texts"):
         table(f"{name}.txt", "new ticket {n}")
     for name in ("questions", "questions-dev"):

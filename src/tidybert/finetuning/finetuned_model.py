@@ -229,12 +229,19 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
                 found.answers,
                 found.metrics,
                 run=str(self.run or self),
-                file=found.file if data is not None else "the dev examples",
+                file=found.file if data is not None else self._dev_name(),
                 max_seq_length=self.max_seq_length,
                 num_resamples=resamples,
                 is_dev=data is None or found.is_dev,
             )
         )
+
+    def _dev_name(self) -> str:
+        files = self.made_from.files
+        if "dev" in files:
+            return str(files["dev"].get("file", "the dev examples"))
+        train = files.get("train", {})
+        return f"{train['file']}, a part held out" if "bytes" in train else "the dev examples"
 
     def save(self, directory: str | Path, *, force: bool = False) -> None:
         """Write the model as a MODEL directory, which the shell and transformers open.

@@ -109,11 +109,16 @@ def _search_among(
 
 
 def _is_dev(directory: Path, data: Any) -> bool | None:
-    """Whether a file is the one that a RUN records as dev; None where either is not known."""
-    dev = recorded_files(directory / ARGUMENTS_FILE).get("dev", {})
+    """Whether a file is the one that a RUN records as dev; None where that is not known.
+
+    A dev that was held out of train is known to be no part of another file.
+    """
+    files = recorded_files(directory / ARGUMENTS_FILE)
+    dev = files.get("dev", files.get("train", {}))
     now = file_identity(data) if isinstance(data, str | Path) else {}
-    both = {"sha256"} <= dev.keys() & now.keys()
-    return dev["sha256"] == now["sha256"] if both else None
+    if "sha256" not in dev.keys() & now.keys():
+        return None
+    return False if dev["sha256"] != now["sha256"] else True if "dev" in files else None
 
 
 def _trained_on(

@@ -517,8 +517,7 @@ class LibraryTokenizer(BertTokenizer):
         """Readable text for ids, by the library; raises VocabularyError for an unknown id."""
         numbers = list(map(int, ids))
         self.convert_ids_to_tokens(numbers)
-        text: str = self._library.marked.decode(numbers, skip_special_tokens=skip_special_tokens)
-        return text
+        return self._library.decoded(numbers, skip_special_tokens=skip_special_tokens)
 
     def continues(self, token: str) -> bool:
         """Whether a token goes on with the word of the one before it."""

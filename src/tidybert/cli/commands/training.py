@@ -182,6 +182,9 @@ class Finetune(flags.ModelArgument, RunFlags, FinetuningOptions, flags.ThreadsFl
     unlabelled: str | None = option(None, panel="Data")
     """``--unlabelled FILE``: Examples without labels, which the RUN of --teacher answers; with
     --num-layers (not for embed) its states are learned first."""
+    report: Path | None = option(None, panel="Data", recorded=False)
+    """``--report DIR``: Write a page to look at, on the examples that measure, and its figures into
+    DIR."""
     model: str = DEFAULT_MODEL
     read: ReadOptions
     options: Annotated[TaskOptions, task_flags()]
@@ -203,6 +206,7 @@ class Finetune(flags.ModelArgument, RunFlags, FinetuningOptions, flags.ThreadsFl
         if self.is_done:
             return
         from tidybert.finetuning.run_job import run_finetuning
+        from tidybert.reporting.writing import owned_report
         from tidybert.training.trackers import tracked
 
         @contextmanager
@@ -217,11 +221,25 @@ class Finetune(flags.ModelArgument, RunFlags, FinetuningOptions, flags.ThreadsFl
         def origin(found: Any) -> None:
             self.note_changed(found.files)
 
-        done = run_finetuning(job, Reporter(note, in_shell, origin=origin, training=training))
-        if done.trials is not None:
-            print_trials(done.trials, done.task, str(self.out), as_json=self.json)
-        else:
-            self._show(done)
+        with nullcontext() if self.report is None else owned_report(self.report):
+            done = run_finetuning(job, Reporter(note, in_shell, origin=origin, training=training))
+            if done.trials is not None:
+                print_trials(done.trials, done.task, str(self.out), as_json=self.json)
+            else:
+                self._show(done)
+            if self.report is not None:
+                self._report(done, self.report)
+
+    def _report(self, done: "FinetunedModel[Any]", directory: Path) -> None:
+        """Write the report on what was held out, if anything was."""
+        if not done.held_out:
+            note(
+                "no report: no example was held out to measure on; give --dev FILE, or "
+                "--dev-fraction 0.2 for a fifth of --train"
+            )
+            return
+        note("computing the report's confidence intervals: up to a minute")
+        note(f"report: {done.report().save(directory)}")
 
     def _show(self, done: "FinetunedModel[Any]") -> None:
         """Print the metrics, and say how the training went."""
