@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from tidybert import errors
-from tidybert.errors import LINE, TidyBertError, UsageError, in_python, in_shell, param, suggestion
+from tidybert.errors import (
+    LINE,
+    TidyBertError,
+    UsageError,
+    WeightsError,
+    in_python,
+    in_shell,
+    param,
+    suggestion,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +53,17 @@ def test_an_error_is_in_pythons_words_and_keeps_its_marks() -> None:
     assert in_shell(error.message) == "--epochs 0: expected at least 1"
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
     assert str(TidyBertError()) == ""
+
+
+def test_a_line_of_a_message_has_an_end() -> None:
+    names = ", ".join(f"x{number}" for number in range(100_000))
+    error = WeightsError(f"no place for {names}\n{param('new_head')} leaves them out")
+
+    first, second = str(error).split("\n")
+    assert len(first) < 2100
+    assert first.endswith(f"… ({len(names) + 13 - 2000:,} more characters)")
+    assert second == "new_head leaves them out"
+    assert in_shell(error.message).split("\n") == [first, "--new-head leaves them out"]
 
 
 def test_an_error_that_quotes_another_is_spelt_as_a_whole() -> None:

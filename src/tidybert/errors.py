@@ -23,6 +23,8 @@ _VALUE: Final = "\ue001"
 _END: Final = "\ue002"
 _PARAMETER: Final = re.compile(f"{_BEGIN}([^{_VALUE}{_END}]*)(?:{_VALUE}([^{_END}]*))?{_END}")
 
+_LONGEST_LINE: Final = 2000
+
 _NO_MEMORY: Final = re.compile(
     "(?i)out of memory|allocate memory|not enough memory"
     # A thread needs memory for its stack.
@@ -51,12 +53,24 @@ def param(name: str, value: object = None) -> str:
 
 def in_shell(message: str) -> str:
     """A message with parameters as the command line spells them."""
-    return _PARAMETER.sub(_flag, message).replace(LINE, "line")
+    return _cut(_PARAMETER.sub(_flag, message).replace(LINE, "line"))
 
 
 def in_python(message: str, *, rows: str = "line") -> str:
     """A message with parameters as Python spells them, and ``rows`` in place of "line"."""
-    return _PARAMETER.sub(_keyword, message).replace(LINE, rows)
+    return _cut(_PARAMETER.sub(_keyword, message).replace(LINE, rows))
+
+
+def _cut(message: str) -> str:
+    """A message whose lines can be read: a name in a foreign file may have megabytes."""
+    if len(message) <= _LONGEST_LINE:
+        return message
+    return "\n".join(
+        line
+        if len(line) <= _LONGEST_LINE
+        else f"{line[:_LONGEST_LINE]}… ({len(line) - _LONGEST_LINE:,} more characters)"
+        for line in message.split("\n")
+    )
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
