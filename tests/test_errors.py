@@ -12,7 +12,6 @@ from tidybert.errors import (
     LINE,
     TidyBertError,
     UsageError,
-    WeightsError,
     in_python,
     in_shell,
     param,
@@ -55,17 +54,6 @@ def test_an_error_is_in_pythons_words_and_keeps_its_marks() -> None:
     assert str(TidyBertError()) == ""
 
 
-def test_a_line_of_a_message_has_an_end() -> None:
-    names = ", ".join(f"x{number}" for number in range(100_000))
-    error = WeightsError(f"no place for {names}\n{param('new_head')} leaves them out")
-
-    first, second = str(error).split("\n")
-    assert len(first) < 2100
-    assert first.endswith(f"… ({len(names) + 13 - 2000:,} more characters)")
-    assert second == "new_head leaves them out"
-    assert in_shell(error.message).split("\n") == [first, "--new-head leaves them out"]
-
-
 def test_an_error_that_quotes_another_is_spelt_as_a_whole() -> None:
     inner = UsageError(f"{param('top_k')} is 0")
     outer = UsageError(f"FILE: {inner.message}; see {param('among')}")
@@ -96,3 +84,18 @@ def test_a_suggestion_is_the_closest_name() -> None:
 
 def test_the_examples_in_docstrings_run() -> None:
     assert doctest.testmod(errors) == doctest.TestResults(failed=0, attempted=2)
+
+
+def test_a_long_line_of_a_message_loses_its_middle_and_keeps_its_advice() -> None:
+    wanted = UsageError(
+        f"{param('task')} is {['a text'] * 9000!r}; give {param('task', 'tag')}\nand a line"
+    )
+    first, second = str(wanted).splitlines()
+    assert len(first) < 900
+    assert first.startswith("task is ['a text',")
+    assert first.endswith("; give task='tag'")
+    assert second == "and a line"
+    assert "--task tag" in in_shell(wanted.message)
+    # A parameter that is cut is left out whole.
+    broken = UsageError("x" * 398 + param("layers", "y" * 5000) + "z" * 10)
+    assert in_shell(broken.message) == "x" * 398 + " … " + "z" * 10
