@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidybert import errors
-from tidybert.errors import (
-    LINE,
-    TidyBertError,
-    UsageError,
-    in_python,
-    in_shell,
-    param,
-    suggestion,
-)
+from tidybert.errors import LINE, TidyBertError, UsageError, in_python, in_shell, param, suggestion
 
 
 @pytest.mark.parametrize(
