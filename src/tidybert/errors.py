@@ -23,6 +23,9 @@ _VALUE: Final = "\ue001"
 _END: Final = "\ue002"
 _PARAMETER: Final = re.compile(f"{_BEGIN}([^{_VALUE}{_END}]*)(?:{_VALUE}([^{_END}]*))?{_END}")
 
+# Of a line of a message, where it is cut.
+_LONGEST_END: Final = 400
+
 _NO_MEMORY: Final = re.compile(
     "(?i)out of memory|allocate memory|not enough memory"
     # A thread needs memory for its stack.
@@ -59,9 +62,23 @@ def in_python(message: str, *, rows: str = "line") -> str:
     return _PARAMETER.sub(_keyword, message).replace(LINE, rows)
 
 
+OTHER_NAMES: Final = {
+    "batch_size": "train_batch_size", "bs": "train_batch_size", "epochs": "num_train_epochs",
+    "eval": "evaluate", "fit": "finetune", "fine_tune": "finetune", "lr": "learning_rate",
+    "max_len": "max_seq_length", "max_length": "max_seq_length", "model_name": "model",
+    "num_epochs": "num_train_epochs", "output": "out", "output_dir": "out", "test": "evaluate",
+    "topk": "top_k", "train": "finetune", "train_file": "train", "validation_file": "dev",
+    "vocab_size": "size", "warmup_ratio": "warmup_proportion",
+}  # fmt: skip
+"""What other programs call a parameter or a command, and its name here."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """'; did you mean ...?' with the known name closest to ``name``, or '' if none is close."""
-    close = difflib.get_close_matches(str(name), list(known), n=1)
+    known = list(known)
+    if (ours := OTHER_NAMES.get(str(name))) in known:
+        return f"; it is {ours!r} here"
+    close = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -72,6 +89,18 @@ def is_out_of_memory(error: BaseException) -> bool:
     # PyTorch has a class of its own for devices alone.
     found = isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error))
     return bool(found)
+
+
+def _cut(line: str) -> str:
+    if len(line) <= 3 * _LONGEST_END:
+        return line
+    begin, end = line[:_LONGEST_END], line[-_LONGEST_END:]
+    # Not within a parameter.
+    if begin.count(_BEGIN) > begin.count(_END):
+        begin = begin[: begin.rindex(_BEGIN)]
+    if end.count(_END) > end.count(_BEGIN):
+        end = end[end.index(_END) + 1 :]
+    return f"{begin} … {end}"
 
 
 def _flag(found: re.Match[str]) -> str:
@@ -100,7 +129,8 @@ class TidyBertError(ValueError):
 
     @property
     def message(self) -> str:
-        return str(self.args[0]) if self.args else ""
+        """Its lines, of which too long a one, such as a list of the user's, has lost its middle."""
+        return "\n".join(map(_cut, str(self.args[0]).split("\n"))) if self.args else ""
 
     def __str__(self) -> str:
         return in_python(self.message)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor, nn
 
 from tidybert.checkpoints.example_kinds import KINDS, name_of
@@ -209,6 +211,12 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         """The answers to texts; see ``Predictor.predict``."""
         return self.predictor.predict(texts, text_pairs, progress=progress)
 
+    __call__ = predict
+
+    def predict_proba(self, texts: Any, text_pairs: Any = None) -> npt.NDArray[np.float64]:
+        """The scores of classes; see ``Predictor.predict_proba``."""
+        return self.predictor.predict_proba(texts, text_pairs)
+
     def report(self, data: Any = None, *, resamples: int = NUM_RESAMPLES) -> "ShownReport":
         """A page on how far to trust the model, which a notebook shows; takes up to a minute.
 
@@ -262,6 +270,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
             "model": self.arguments.get("model"),
             "trained_on": self.made_from.files.get("train", {}).get("file"),
             "steps": self.result.num_steps,
+            "cross_validated": self.result.cross_validated,
         }
         return {name: each for name, each in facts.items() if each} | self.predictor.facts()
 

@@ -3,6 +3,7 @@
 pretraining_objective.py says what a step is, and its batches come from stream.py.
 """
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -52,7 +53,7 @@ from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS
 from tidybert.training.determinism import repeating, weights_drawn_with
 from tidybert.training.distributed import Processes, load_weights
 from tidybert.training.loop import TrainingLoop
-from tidybert.training.precision import decided
+from tidybert.training.precision import decided, go_on_as_begun
 from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.runs.run_directory import (
@@ -62,7 +63,7 @@ from tidybert.training.runs.run_directory import (
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.runs.run_origin import before_resuming, environment
+from tidybert.training.runs.run_origin import environment
 from tidybert.training.runs.run_record import snapshot
 
 # Layers changed in place, before a model is shared among processes: compiled, or recomputed.
@@ -154,8 +155,8 @@ def tokenizer_of_words(data: str | Path) -> BertTokenizer:
     if len(counts.words) > MOST_WORDS:
         raise UsageError(
             f"{data} has {len(counts.words):,} different words, and a vocabulary of whole words "
-            f"takes at most {MOST_WORDS:,}: learn one with tidybert train-vocab {data} "
-            f"--out DIR, and give it as {param('vocab', 'DIR')}"
+            f"takes at most {MOST_WORDS:,}: learn one with tidybert train-vocab "
+            f"{shlex.quote(str(data))} --out DIR, and give it as {param('vocab', 'DIR')}"
         )
     first, inner = counts.characters()
     characters = sorted(first + inner)
@@ -216,6 +217,7 @@ def _pretrain(
     build_objective: Callable[..., PretrainingObjective],
 ) -> TrainingResult:
     model, run = job.model, job.out
+    before = go_on_as_begun(run, job.resume)
     chosen = choose_device(processes.own_device(job.device))
     arguments = job.arguments.for_device(chosen.type)
     corpus, shares = corpora
@@ -230,7 +232,6 @@ def _pretrain(
     # Identity and arguments.json have what was asked for.
     identity, given = plan.identity(network), {"task": plan.task, **plan.to_dict()}
     given |= job.recorded_too
-    before = before_resuming(run, job.resume)
     precision = decided(arguments.precision, chosen, config.hidden_size, reporter, before)
     arguments = replace(arguments, precision=precision)
     plan = replace(plan, arguments=arguments)

@@ -8,6 +8,8 @@ three agree with Hugging Face's BertTokenizer.
 
 import logging
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -96,6 +98,7 @@ def fitting_lengths(
 
 
 _LOGGER: Final = logging.getLogger(__name__)
+_SCRIPTS: Final = {"Cjk": "CJK"}
 
 
 class BertTokenizer:
@@ -179,7 +182,7 @@ class BertTokenizer:
         if do_lower_case is None:
             do_lower_case, source = not vocabulary.is_cased, "judged by the vocabulary's capitals"
         _LOGGER.info(f"tokenizer of {model}: {'un' * do_lower_case}cased, {source}")
-        return cls(
+        found = cls(
             vocabulary,
             do_lower_case,
             strip_accents=settings.get("strip_accents"),
@@ -187,6 +190,9 @@ class BertTokenizer:
             added=files.added,
             odd_to_longer=files.odd_to_longer,
         )
+        if not files.has_types:
+            found.layout = found.layout.of_one_type()
+        return found
 
     @classmethod
     def from_file(
@@ -229,7 +235,10 @@ class BertTokenizer:
         Other programs truncate to ``model_max_length`` on request, and give token types to a model
         that ``reads_segments`` alone.
         """
-        limits = tokenizer_files.limits_of(model_max_length, reads_segments, self.odd_to_longer)
+        has_types = self.layout != self.layout.of_one_type()
+        limits = tokenizer_files.limits_of(
+            model_max_length, reads_segments and has_types, self.odd_to_longer
+        )
         tokenizer_files.write_directory(
             Path(directory), self.vocabulary, self._settings(), self.added, limits
         )
@@ -392,6 +401,22 @@ class BertTokenizer:
         """The characters that a token of the vocabulary stands for in a text."""
         return token.removeprefix(CONTINUATION) if self.continues(token) else token
 
+    def scripts(self) -> dict[str, int]:
+        """By script the number of tokens with a letter of it, the most first; special ones apart.
+
+        A script is the first word of its letters' names in Unicode: Latin, Cyrillic, CJK.
+        """
+        counts: Counter[str] = Counter()
+        for token in self.vocabulary.tokens:
+            if re.fullmatch(r"\[.+\]|<.+>", token) is None:
+                text = unicodedata.normalize("NFKC", self.spelled(token))
+                kinds = ("Lu", "Ll", "Lo")
+                letter = next((each for each in text if unicodedata.category(each) in kinds), " ")
+                counts[unicodedata.name(letter, " ").split(" ")[0].capitalize()] += 1
+        # A token without letters.
+        del counts["Space"]
+        return {_SCRIPTS.get(name, name): count for name, count in counts.most_common() if name}
+
     def pieces_of_word(self, word: str) -> list[str]:
         """A token that the vocabulary spells so, or the pieces of a word within a text."""
         return [word] if word in self.vocabulary else self.tokenize(word)
@@ -432,11 +457,13 @@ class BertTokenizer:
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy leaves the cache out: it is large, and cheap to fill again.
-        state = {"vocab": self.vocabulary, **self._settings(), "added": self.added}
-        return {**state, "odd_to_longer": self.odd_to_longer}
+        given = {"vocab": self.vocabulary, **self._settings(), "added": self.added}
+        given["odd_to_longer"] = self.odd_to_longer
+        return {"given": given, "layout": self.layout}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        BertTokenizer.__init__(self, **state)
+        BertTokenizer.__init__(self, **state["given"])
+        self.layout = state["layout"]
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,7 @@ from tidybert.cli.flags import command
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_progress
 from tidybert.configuration import PUBLISHED, SIZES, BertConfig
-from tidybert.errors import UsageError, suggestion
+from tidybert.errors import UsageError, VocabularyError, suggestion
 from tidybert.files.rows import count_of
 from tidybert.storage.hub_files import cached_model, cached_names
 from tidybert.storage.model_files import ARGUMENTS_FILE, CONFIG_FILE, MODULES_FILE
@@ -241,15 +242,17 @@ def _finished(directory: Path) -> dict[str, Any]:
         "labels": list((metadata.label_names if metadata else head.label_names) or ()),
         "max_seq_length": of_run("max_seq_length"),
         "sizes": _sizes(config, _IN_INFO),
+        "scripts": _scripts(opened),
         "unread_keys": unknown_keys(opened.description),
         "vectors": _vectors(opened),
         "metrics": {name: one for name, one in metrics.items() if isinstance(one, int | float)},
+        "cross_validated": record.get("cross_validated"),
         "made_from": arguments.get("model"),
         "teacher": record.get("teacher"),
         "data": record.get("files"),
         **{name: record.get(name) for name in ("num_train", "num_dev", "num_unlabelled")},
         "steps": record.get("num_steps"),
-        **{name: record.get(name) for name in ("seconds", "versions")},
+        **{name: record.get(name) for name in ("seconds", "stages", "versions")},
         "needs": {
             "bytes_on_disk": sum(
                 one.stat().st_size for one in directory.iterdir() if one.is_file()
@@ -259,6 +262,14 @@ def _finished(directory: Path) -> dict[str, Any]:
             "tidybert": of_run("tidybert_version"),
         },
     }
+
+
+def _scripts(directory: Any) -> dict[str, int]:
+    """How many tokens of its vocabulary have letters of each script; none without a vocabulary."""
+    with suppress(VocabularyError):
+        found: dict[str, int] = directory.tokenizer.scripts()
+        return found
+    return {}
 
 
 def _vectors(directory: Any) -> dict[str, Any] | None:
@@ -284,6 +295,8 @@ def _shown(name: str, value: Any) -> str:
     """A value as a person reads it."""
     if name == "seconds":
         return clock(value)
+    if name == "stages":
+        return ", ".join(f"{each} {clock(seconds)}" for each, seconds in value.items())
     if name == "inputs":
         return KINDS[value].plural
     match value:
@@ -355,7 +368,9 @@ class Convert(flags.PickleFlag, flags.JsonFlag):
         if self.json:
             print_json({**asdict(done), "directory": str(done.directory), **scores})
             return
-        note(*(f"lost: {each}" for each in done.lost))
+        note(*(f"lost: {each}" for each in done.lost[:_SHOWN]))
+        if len(done.lost) > _SHOWN:
+            note(f"lost: {len(done.lost) - _SHOWN:,} more; --json lists all")
         for line in lines:
             print_line(line)
 

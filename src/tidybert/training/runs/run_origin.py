@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tidybert.catalog import find_model, hub_name
 from tidybert.checkpoints.unfinished import read_arguments
-from tidybert.errors import TidyBertError
+from tidybert.errors import DataError, TidyBertError
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.hub_files import commit_of
-from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD, WEIGHTS_FILE
 from tidybert.system.cores import machine, versions
 from tidybert.training.training_arguments import Precision
@@ -46,6 +45,8 @@ def environment(device: "torch.device", model: object) -> dict[str, Any]:
     """Versions, processor and threads, on which bits depend; of a hub's model commit and sha256."""
     import torch
 
+    from tidybert.modeling.kernels.linear import products
+
     where = machine()
     found = {
         "versions": versions("tidybert", "torch", "numpy"),
@@ -54,6 +55,8 @@ def environment(device: "torch.device", model: object) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": str(device),
     }
+    if device.type == "cpu":
+        found["products"] = products()
     if device.type == "cuda":
         found["device_name"] = torch.cuda.get_device_name(device)
     if isinstance(model, str) and hub_name(model) and not Path(model).exists():
@@ -79,12 +82,6 @@ def trained_in(arguments: Mapping[str, Any]) -> Precision | None:
     return found
 
 
-def before_resuming(run: Path, resume: bool) -> Precision | None:
-    """``trained_in`` of a run that goes on."""
-    file = run / ARGUMENTS_FILE
-    return trained_in(read_json_object(file)) if resume and file.exists() else None
-
-
 def measured_text(run: Path) -> str:
     """What the loss of a pre-training RUN was measured on, in words."""
     _, record = read_arguments(run / ARGUMENTS_FILE)
@@ -93,15 +90,22 @@ def measured_text(run: Path) -> str:
 
 def changes_of_run(run: Path) -> list[tuple[int, str]]:
     """The steps after which a RUN's arguments changed, and how, in words."""
-    changes = read_arguments(run / ARGUMENTS_FILE)[1].get("changed_on_the_way")
+    path = run / ARGUMENTS_FILE
+    changes = read_arguments(path)[1].get("changed_on_the_way")
     found = []
     for each in changes if isinstance(changes, list) else ():
-        named = {name: values for name, values in each.items() if name != "step"}
-        words = ", ".join(
-            f"{name} {values[0]} → {values[1]}" if name != "corpus" else "another corpus"
-            for name, values in named.items()
-        )
-        found.append((int(each["step"]), words))
+        try:
+            named = {name: values for name, values in each.items() if name != "step"}
+            words = ", ".join(
+                f"{name} {values[0]} → {values[1]}" if name != "corpus" else "another corpus"
+                for name, values in named.items()
+            )
+            found.append((int(each["step"]), words))
+        except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
+            raise DataError(
+                f"{path}: changed_on_the_way has {each!r:.80}: expected a step, and each argument "
+                "with its two values"
+            ) from None
     return found
 
 
