@@ -389,8 +389,7 @@ def delimited_rows(
     # Rows of separators alone say nothing where no other row follows.
     empty: list[CellsRow | Problem] = []
     for row in split_rows(lines, file_format, report.options, report.escape):
-        is_empty = not isinstance(row, Problem) and not any(row[1])
-        if is_empty and len(row[1]) != 1:
+        if not isinstance(row, Problem) and len(row[1]) != 1 and not any(row[1]):
             if row[1]:
                 empty.append(row)
             blank += not row[1]
