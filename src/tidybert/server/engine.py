@@ -47,7 +47,7 @@ from tidybert.tokenization.tokenizer import Encoding
 
 _LOGGER: Final = logging.getLogger(__name__)
 MOST_CHARACTERS: Final = 2**18
-"""Most characters of an input whose every token has a place: to tag, answer, choose or fill masks."""
+"""Most characters of an input whose every token has a place: to tag, answer, choose or fill."""
 MOST_SHOWN: Final = 2**19
 """Most tokens that one request may have shown: each is some 60 bytes of an answer."""
 # Seconds for which a reload waits for requests that hold the old models, before it says that it is
