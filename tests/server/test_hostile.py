@@ -188,6 +188,7 @@ def test_an_input_whose_every_token_has_a_place_is_measured_first(
         ("questions/predict", {"inputs": {"question": "red", "context": long}}, "inputs.0"),
         ("base/fill-mask", {"inputs": ["a [MASK]", long]}, "inputs.1"),
         ("base/fill-mask", {"inputs": "a [MASK]", "among": ["red", long]}, "among.1"),
+        ("base/tokenize", {"inputs": ["red", long]}, "inputs.1"),
     ):
         found = httpx.post(f"http://{host}:{port}/v1/models/{path}", json=body)
         error = found.json()["error"]

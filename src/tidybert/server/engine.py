@@ -444,6 +444,7 @@ class AskedModel:
 
         with as_refusals("inputs"):
             sizes = sizes_of(texts)
+            refuse_long(sizes)
             # To count them takes a thirtieth of the time.
             num_tokens = await stages.tokenise(sum(sizes), counted)
             if num_tokens > MOST_SHOWN:
