@@ -127,8 +127,9 @@ def _ours(rows: Rows, work: dict[str, Any]) -> dict[str, float]:
     clock: dict[str, float] = {}
     train_all = loop.TrainingLoop.train
 
-    def timed(self: Any) -> Any:
-        found, clock["seconds"], clock["cpu_seconds"] = script.timed(partial(train_all, self))
+    def timed(self: Any, **given: Any) -> Any:
+        work = partial(train_all, self, **given)
+        found, clock["seconds"], clock["cpu_seconds"] = script.timed(work)
         return found
 
     loop.TrainingLoop.train = timed  # type: ignore[method-assign]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from tidybert.configuration import SIZES, BertConfig
+from tidybert.configuration import LANGUAGE_MODELS, SIZES, BertConfig
 from tidybert.errors import ModelNotFoundError, WeightsError, suggestion
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.hub_files import HubName, cached_model, cached_names
@@ -133,6 +133,12 @@ def is_size(model: str | Path) -> bool:
     return isinstance(model, str) and model in SIZES
 
 
+def is_model(name: str) -> bool:
+    """Whether a text names a MODEL here: no file or folder of texts has this name."""
+    path, names = Path(name), (*PRETRAINED, *SIZES, *LANGUAGE_MODELS)
+    return (path / CONFIG_FILE).is_file() or (name in names and not path.exists())
+
+
 def find_model(model: str | Path) -> Path:
     """The directory of a MODEL: where named weights are installed, or a directory itself.
 
@@ -197,7 +203,10 @@ def _why_not_found(name: str, path: Path, is_a_size: bool) -> str:
             f"({_names()}) or a directory (./{name} for a folder of that name)"
         )
     if path.is_file():
-        return f"{name!r} is a file; a MODEL is the directory with {CONFIG_FILE} and {WEIGHTS_FILE}"
+        return (
+            f"{name!r} is a file in the place of a MODEL, which is a name of installed weights "
+            f"({_names()}) or the directory with {CONFIG_FILE} and {WEIGHTS_FILE}"
+        )
     similar = suggestion(name, (*(each.name for each in obtainable()), *SIZES, *_FULL_NAMES))
     return (
         f"no directory and no model is named {name!r}{similar}; name installed weights "

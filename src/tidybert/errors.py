@@ -59,9 +59,23 @@ def in_python(message: str, *, rows: str = "line") -> str:
     return _PARAMETER.sub(_keyword, message).replace(LINE, rows)
 
 
+OTHER_NAMES: Final = {
+    "batch_size": "train_batch_size", "bs": "train_batch_size", "epochs": "num_train_epochs",
+    "eval": "evaluate", "fit": "finetune", "fine_tune": "finetune", "lr": "learning_rate",
+    "max_len": "max_seq_length", "max_length": "max_seq_length", "model_name": "model",
+    "num_epochs": "num_train_epochs", "output": "out", "output_dir": "out", "test": "evaluate",
+    "topk": "top_k", "train": "finetune", "train_file": "train", "validation_file": "dev",
+    "vocab_size": "size", "warmup_ratio": "warmup_proportion",
+}  # fmt: skip
+"""What other programs call a parameter or a command, and its name here."""
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """'; did you mean ...?' with the known name closest to ``name``, or '' if none is close."""
-    close = difflib.get_close_matches(str(name), list(known), n=1)
+    known = list(known)
+    if (ours := OTHER_NAMES.get(str(name))) in known:
+        return f"; it is {ours!r} here"
+    close = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

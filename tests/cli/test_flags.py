@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import pytest
 import typer
@@ -137,6 +138,36 @@ def test_a_text_may_declare_the_flag_and_its_metavar(monkeypatch, capsys) -> Non
     assert "x>=1" in out
     assert "--no-quick" not in out
     assert out.index("--train FILE") < out.index("--number")
+
+
+def test_a_model_is_named_by_its_place_or_by_a_flag_whichever_the_help_shows(
+    tiny_model: Path, tiny_run: Path, tmp_path: Path, capsys
+) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("text,label\n" + "red,colour\ncat,animal\n" * 12)
+    model, run = str(tiny_model), str(tiny_run)
+    told: dict[str, list[str]] = {}
+    for first, second in (
+        (["tokenize", model, "red"], ["tokenize", "--model", model, "red"]),
+        (["predict", run, str(file)], ["predict", str(file), f"--model={run}"]),
+        (["duplicates", str(file), "--model", model], ["duplicates", model, str(file)]),
+    ):
+        for words in (first, second):
+            assert shell(words) == 0, words
+            told.setdefault(first[0], []).append(capsys.readouterr().out)
+    assert all(one == other != "" for one, other in told.values())
+    assert shell(["serve", "--model=nobody"]) == 1
+    assert "is named 'nobody'" in capsys.readouterr().err
+
+
+def test_a_file_in_the_place_of_a_model_is_told(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "mails.csv"
+    file.write_text("text,label\nred,colour\n")
+
+    assert shell(["finetune", "classify", str(file), "--out", str(tmp_path / "run")]) == 2
+    assert f"give the file as --train {file}" in capsys.readouterr().err
+    assert shell(["predict", str(file), str(file)]) == 1
+    assert f"'{file}' is a file in the place of a MODEL" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,11 @@ def test_every_command_and_every_option_has_a_help_text() -> None:
         (["models", "surplus"], "surplus"),
         (["download"], "NAME"),
         (["--vresion"], "--version"),
+        (["train", "classify"], "No such command 'train'; it is 'finetune'"),
+        (["finetune", "classify", "--lr", "1e-4"], "No such option: --lr; it is --learning-rate"),
+        (["finetune", "classify", "--epochs=3"], "it is --num-train-epochs"),
+        (["train-vocab", "--vocab-size", "300"], "it is --size"),
+        (["predict", "--epochs", "3"], "No such option: --epochs"),
     ],
 )
 def test_wrong_usage_is_named_and_exits_2(arguments: list[str], message: str, capsys) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.data.splits import grouped_split, random_split, stratified_split
+from tidybert.data.splits import folds_of, grouped_split, random_split, stratified_split
 from tidybert.errors import DataError, UsageError
 
 QUICK = settings(max_examples=150, deadline=None)
@@ -146,3 +146,19 @@ def test_groups_and_what_shares_a_text_with_them_stay_together():
     train, dev = grouped_split(groups, 0.3, 1, texts=texts, labels=labels)
     assert dev.tolist() == [0, 1, 2, 3]  # a and b share a text, and d has the only z
     assert train.tolist() == [4, 5, 6, 7]
+
+
+def test_near_duplicates_are_in_one_fold_and_each_fold_has_all_classes() -> None:
+    orders = [f"Order {number} has not arrived yet" for number in (7, 123, 99_000)]
+    texts = [*orders, "ORDER 5  has not arrived yet!"]
+    words = "alpha bravo delta hotel india kilo lima mike oscar papa quebec romeo sierra tango"
+    texts += [f"{word} {word[::-1]}" for word in words.split()]
+    classes = [["late"]] * 4 + [["first"]] * 7 + [["second"]] * 7
+
+    folds = folds_of([(text, None) for text in texts], classes, 3)
+
+    assert len(set(folds[:4].tolist())) == 1
+    assert set(folds.tolist()) == {0, 1, 2}
+    for part in (folds[4:11], folds[11:]):
+        assert sorted(np.bincount(part, minlength=3).tolist()) == [2, 2, 3]
+    assert folds_of([(text, None) for text in orders], [["late"]] * 3, 3).tolist() == [0, 0, 0]

@@ -193,7 +193,7 @@ def test_shell_python_and_estimator_give_the_same_model(
 
     answers(toy_examples(20), "few")
     said = capsys.readouterr().err
-    assert "all 20 examples train, and none measures; --dev-fraction 0.1 holds" in said
+    assert "all 20 examples train; --dev-fraction 0.1 holds" in said
     assert "20 labelled texts of 2 classes: contrastive training, then a probe; the head" in said
     assert "transformers" not in (tmp_path / "few" / "README.md").read_text()
     arguments = json.loads((tmp_path / "few" / "arguments.json").read_text())

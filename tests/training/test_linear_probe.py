@@ -3,12 +3,14 @@
 import numpy as np
 import numpy.typing as npt
 import pytest
+import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 
+from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.regression import Regression
-from tidybert.training.linear_probe import fit_probe
+from tidybert.training.linear_probe import fit_probe, outputs_without
 
 States = npt.NDArray[np.float32]
 
@@ -96,5 +98,46 @@ def test_the_same_input_gives_the_same_bits(states: States) -> None:
         for _ in range(2)
     ]
 
+    assert probes[0].weight.equal(probes[1].weight)
+    assert probes[0].loss == probes[1].loss
+
+
+def test_outputs_of_a_fold_are_those_of_a_layer_fitted_to_the_others(states: States) -> None:
+    random = np.random.default_rng(4)
+    scores = states[:, 3] + 0.1 * random.normal(size=300)
+    folds = np.arange(300) % 3 - 1  # a third is always fitted
+
+    found = outputs_without(
+        folds, [row[None] for row in states], features_of(scores), 1, Regression().summed_loss, 0.01
+    )
+
+    scaled = standardised(states)
+    for fold in (0, 1):
+        others = folds != fold
+        theirs = Ridge(alpha=0.01 * others.sum() / 2).fit(scaled[others], scores[others])
+        ours = [float(rows[0, 0]) for rows, own in zip(found, ~others, strict=True) if own]
+        expected = theirs.predict(scaled[~others])
+        np.testing.assert_allclose(ours, expected, atol=0.05 * np.abs(expected).max())
+    assert [len(rows) for rows in found] == [int(fold >= 0) for fold in folds]
+
+
+def test_a_small_probe_has_the_same_bits_with_any_number_of_threads(states: States) -> None:
+    seen: set[int] = set()
+    labels = (states[:, 5] > 5).astype(np.int64)
+    loss, before = Classification("ab").summed_loss, torch.get_num_threads()
+
+    def watched(outputs: torch.Tensor, batch: Batch) -> torch.Tensor:
+        seen.add(torch.get_num_threads())
+        return loss(outputs, batch)
+
+    probes = []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            probes.append(fit_probe([row[None] for row in states], features_of(labels), 2, watched))
+    finally:
+        torch.set_num_threads(before)
+
+    assert seen == {1}
     assert probes[0].weight.equal(probes[1].weight)
     assert probes[0].loss == probes[1].loss

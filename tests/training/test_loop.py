@@ -179,6 +179,77 @@ def test_patience_counts_evaluations_since_the_best(patience: int | None, steps:
     assert result.stopped_early == (steps < 40)
 
 
+def from_the_start(**given: Any) -> LineFit:
+    """Scores of 0, 10, …: the first evaluation is that of the weights before any step."""
+    objective = LineFit(**given)
+    objective.evaluated = -1
+    return objective
+
+
+@pytest.mark.parametrize("stop", [None, 7, 23])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_the_start_competes_as_step_0_and_its_weights_come_back(
+    stop: int | None, on_disk: bool, tmp_path: Path
+) -> None:
+    first = weights(TrainingLoop(LineFit()))
+    told: list[int] = []
+    given = {"scores": {0: -1.0}, "save_steps": 7, "patience": 3}
+    reporter = Reporter(metrics=lambda step, _found: told.append(step))
+    if on_disk and stop:
+        cut = at_step(stop, lambda: signal.raise_signal(signal.SIGTERM))
+        loop = TrainingLoop(from_the_start(**given), run=tmp_path, reporter=cut)
+        with loop.stage("probe") as losses:
+            losses.append(0.5)
+        with pytest.raises(TrainingInterrupted):
+            loop.train(measures_start=True)
+    loop = TrainingLoop(
+        from_the_start(**given), run=tmp_path if on_disk else None, reporter=reporter
+    )
+    if on_disk and stop:
+        loop.resume()
+        loop.objective.evaluated = loop.state.step // 10
+
+    result = loop.train(measures_start=True)
+
+    assert (result.best_step, result.metrics, weights(loop)) == (0, {"loss": -1.0}, first)
+    # Three evaluations after step 0 bring no better one.
+    assert (result.num_steps, result.stopped_early) == (30, True)
+    assert told == [step for step in (0, 10, 20, 30) if not (on_disk and stop) or step > stop]
+    if on_disk:
+        logged = [line["step"] for line in lines(tmp_path) if "eval_loss" in line]
+        assert logged == [0, 10, 20, 30]
+        assert ("probe" in result.stages) == (stop is not None)
+
+
+def test_a_start_that_loses_changes_nothing(tmp_path: Path) -> None:
+    plain, measured = TrainingLoop(LineFit()), TrainingLoop(from_the_start())
+
+    expected, found = plain.train(), measured.train(measures_start=True)
+
+    assert weights(measured) == weights(plain)
+    assert (found.best_step, found.metrics) == (expected.best_step, expected.metrics)
+
+
+def test_what_comes_before_the_steps_has_its_time_and_losses(tmp_path: Path) -> None:
+    loop = TrainingLoop(LineFit(num_steps=1), run=tmp_path)
+    with loop.stage("contrast") as losses:
+        losses += [0.5, 0.25]
+    for _ in range(2):
+        with loop.stage("probe"):
+            pass
+
+    result = loop.train()
+
+    assert list(result.stages) == ["contrast", "probe", "steps"]
+    assert result.seconds >= sum(result.stages.values()) > 0
+    first = lines(tmp_path)[0]
+    assert (first["step"], first["stage"]) == (0, "contrast")
+    assert first["steps"] == [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}]
+    # A run without a checkpoint begins again, and tells of all of it again.
+    loop.record.log.rewind(0)
+    assert lines(tmp_path) == []
+
+
 def test_it_stops_at_the_first_loss_that_is_not_finite(late: int, tmp_path: Path) -> None:
     good = TrainingLoop(LineFit(bad=[13]), reporter=at_step(12, stop_here))
     loop = TrainingLoop(LineFit(bad=[13]), run=tmp_path)

@@ -29,8 +29,9 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, TypeVar, dataclass_transform
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperOption
 
+from tidybert.catalog import is_model
 from tidybert.cli.output import SHELL, choose_notes
 from tidybert.errors import UsageError
 from tidybert.inference.options import AnswerOptions
@@ -61,7 +62,7 @@ def flags(kind: type[T]) -> type[T]:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def command(
-    name: str, *first: str, panels: bool = False, cls: type[TyperCommand] | None = None
+    name: str, *first: str, panels: bool = False, cls: "type[ModelCommand] | None" = None
 ) -> Callable[[type[T]], type[T]]:
     """Make a class of flags a command, done by its ``run``; the help shows ``first`` in panels."""
 
@@ -89,7 +90,7 @@ def command(
         run.unrecorded = {  # type: ignore[attr-defined]
             name for group in groups.values() for name in named(group, recorded=False)
         }
-        shown = cls or (PanelCommand if first or panels else TyperCommand)
+        shown = cls or (PanelCommand if first or panels else ModelCommand)
         app.command(name, cls=shown, help=kind.__doc__)(run)
         return kind
 
@@ -175,7 +176,48 @@ def check_paths(words: Sequence[str]) -> None:
             raise UsageError(f"{flag}: expected a path, not an empty text")
 
 
-class PanelCommand(TyperCommand):
+class ModelCommand(TyperCommand):
+    """A command that takes its MODEL by place or by --model, whichever of them its help shows."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Find the MODEL, and say so where a file is in its place and a flag for it is missing."""
+        own = next((each for each in super().get_params(ctx) if each.name == "model"), None)
+        end = args.index("--") if "--" in args else len(args)
+        if own is not None and own.param_type_name == "argument":
+            ctx.meta["model_by_flag"] = any(
+                word.partition("=")[0] == "--model" for word in args[:end]
+            )
+        elif own is not None and len(args) > 1 and is_model(args[0]):
+            args = ["--model", *args]
+        elif any(each.name == "runs" for each in super().get_params(ctx)):
+            words = [word.removeprefix("--model=") for word in args[:end] if word != "--model"]
+            args = [*words, *args[end:]]
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            given = ctx.params.get("model")
+            if error.param is None or not isinstance(given, str) or not Path(given).is_file():
+                raise
+            missing = next(iter(error.param.opts))
+            raise UsageError(
+                f"{given} is a file in the place of MODEL, and {missing} is missing: give the file "
+                f"as {missing} {given}"
+            ) from None
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters; --model in the place of MODEL where the command line has that."""
+        found = super().get_params(ctx)
+        if not ctx.meta.get("model_by_flag"):
+            return found
+        own = next(each for each in found if each.name == "model")
+        # Versions of typer differ in the name of what says the type.
+        kind = next(name for name in ("type_descriptor", "type") if hasattr(own, name))
+        given: Any = {kind: getattr(own, kind), "required": own.required, "default": own.default}
+        option = TyperOption(param_decls=["model", "--model"], **given)
+        return [option if each is own else each for each in found]
+
+
+class PanelCommand(ModelCommand):
     """A command whose help lists its flags in PANELS, as plain text: rich would make it slow."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -6,6 +6,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 128 + the signal where one ended t
 
 import functools
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ from tidybert.cli.commands import (  # noqa: F401
 from tidybert.cli.flags import app, check_paths
 from tidybert.cli.output import complain
 from tidybert.cli.standard_streams import finish_stdout, prepare_streams
-from tidybert.errors import TidyBertError, is_out_of_memory
+from tidybert.errors import OTHER_NAMES, TidyBertError, is_out_of_memory
 from tidybert.system.signals import command_signals
 
 # The order of the help.
@@ -115,7 +116,7 @@ def _say_why(error: BaseException, debug: bool) -> int | None:
             finish_stdout()
         return 1
     if isinstance(error, _WrongUsage):
-        complain(f"error: {error.format_message()}")
+        complain(f"error: {_with_our_name(error)}")
         complain(f"see: {error.ctx.command_path if error.ctx else 'tidybert'} --help")
         return 2
     if debug:
@@ -138,6 +139,19 @@ def _say_why(error: BaseException, debug: bool) -> int | None:
         )
         return 1
     return None
+
+
+def _with_our_name(error: Any) -> str:
+    """The message of a wrong usage, with our name of what other programs call otherwise."""
+    message: str = error.format_message()
+    found = re.match(r"(No such (option: --|command '))([\w-]+)('?)", message)
+    if found is None:
+        return message
+    ours = OTHER_NAMES.get(found[3].replace("-", "_"), "").replace("_", "-")
+    if found[2] == "command '":
+        return f"{found[0]}; it is {ours!r}" if ours in _ORDER else message
+    flags = {flag for each in error.ctx.command.params for flag in each.opts}
+    return f"{found[0]}; it is --{ours}" if f"--{ours}" in flags else message
 
 
 def main() -> NoReturn:

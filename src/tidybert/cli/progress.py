@@ -122,7 +122,9 @@ def shown_finetuning(
             )
 
         def metrics(step: int, values: dict[str, Any]) -> None:
-            assert last is not None
+            if last is None:
+                note(f"step {step}: {metric} {values[metric]:.4f} on dev, before any training")
+                return
             rate = examples / seconds
             left = (last.num_steps - step) * batch_size / rate
             note(
@@ -130,13 +132,10 @@ def shown_finetuning(
                 f"{values[metric]:.4f} on dev; {rate:.1f} examples/s, {clock(left)} left"
             )
 
-        def first_step(done: "StepReport") -> None:
-            text = f"before the head begins, loss {done.loss:.4f}"
-            show(done.step, done.num_steps, lambda _, _rate: text)
+        def stage(name: str, done: int, total: int) -> None:
+            show(done, total, lambda _, _rate: name)
 
-        yield Reporter(
-            note, in_shell, first_step=first_step, step=step, metrics=metrics, track=track
-        )
+        yield Reporter(note, in_shell, stage=stage, step=step, metrics=metrics, track=track)
 
 
 # Of an evaluation's metrics, in this order.

@@ -1,5 +1,6 @@
 """Hold out a part of the examples for evaluation, with no text on both sides."""
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
@@ -108,6 +109,47 @@ def _joined(groups: Sequence[Hashable], texts: Sequence[Hashable]) -> list[int]:
         for key in (("group", group), ("text", text)):
             parent[root(index)] = root(first.setdefault(key, index))
     return [root(index) for index in range(len(groups))]
+
+
+LEAST_ALIKE: Final = 0.7
+"""Of the runs of four characters that one of two texts has: what near-duplicates share."""
+
+
+def folds_of(
+    identities: Sequence[Hashable], classes: Sequence[Collection[str]], num_folds: int
+) -> Indices:
+    """(N,) a fold for each example: near-duplicates are in one, and each fold has all classes.
+
+    Texts are compared without case, white space and the values of numbers.  There are fewer folds
+    where there are fewer groups.
+    """
+    from scipy.sparse import coo_array, csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    texts = [re.sub(r"\d+", "0", _canonical(each).decode()) for each in identities]
+    different = {text: number for number, text in enumerate(dict.fromkeys(texts))}
+    numbers: dict[str, int] = {}
+    places: list[tuple[int, int]] = []
+    for text, row in different.items():
+        found = {text[at : at + 4] for at in range(max(1, len(text) - 3))}
+        places += [(row, numbers.setdefault(each, len(numbers))) for each in sorted(found)]
+    rows, columns = np.array(places).T
+    runs = csr_array((np.ones(len(rows), dtype=np.int64), (rows, columns)))
+    shared, sizes = coo_array(runs @ runs.T), runs.sum(1)
+    first, second = shared.coords
+    is_alike = shared.data >= LEAST_ALIKE * (sizes[first] + sizes[second] - shared.data)
+    edges = (np.ones(is_alike.sum(), dtype=np.int8), (first[is_alike], second[is_alike]))
+    count = len(different)
+    group = connected_components(coo_array(edges, shape=(count, count)), directed=False)[1]
+    members: dict[int, list[int]] = {}
+    for example, text in enumerate(texts):
+        members.setdefault(int(group[different[text]]), []).append(example)
+    groups = list(members.values())
+    drawn = np.random.default_rng(0).permutation(len(groups)).tolist()
+    fold_of = np.empty(len(texts), dtype=np.int64)
+    for place, number in enumerate(sorted(drawn, key=lambda at: sorted(classes[groups[at][0]]))):
+        fold_of[groups[number]] = place % num_folds
+    return fold_of
 
 
 def _groups(

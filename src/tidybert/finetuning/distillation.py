@@ -245,14 +245,14 @@ def learn_states(trainer: TrainingLoop[FineTuning], teacher: BertModel) -> None:
         ]
         return torch.stack(losses).sum() * sum(one.weight for one in batch.features)
 
-    with trainer.whole_model():
+    with trainer.whole_model(), trainer.stage("states") as each:
         arguments = replace(
             objective.arguments,
             num_train_epochs=1.0,
             learning_rate=2 * objective.arguments.peak_rate,
         )
         stage = FineTuning(objective.model, objective.features, loss, arguments)
-        losses = trained_before(stage, trainer)
+        losses = trained_before(stage, trainer, "the teacher's states", each)
     trainer.reporter.tell(
         f"the student's layers learned the teacher's states from "
         f"{count_of(len(objective.features), 'example')}: {losses}; "

@@ -83,10 +83,10 @@ def noted_training(history: History, *, verbose: int, rows: str = "position") ->
 
     with progress_bar("fit", wanted=verbose > 0) as pace:
 
-        def show(done: StepReport, text: str) -> None:
+        def stage(name: str, done: int, total: int) -> None:
             if pace is not None:
-                of = f"{done.step:,} of {done.num_steps:,}"
-                pace(done.step, done.num_steps, lambda _, rate: f"{of}, {text}, {rate:.1f}/s")
+                of = f"{done:,} of {total:,}"
+                pace(done, total, lambda _, rate: f"{of}, {name}, {rate:.1f}/s")
 
         def step(done: StepReport) -> None:
             history.append(
@@ -97,18 +97,17 @@ def noted_training(history: History, *, verbose: int, rows: str = "position") ->
                     "learning_rate": done.learning_rate,
                 }
             )
-            show(done, f"loss {done.loss:.4f}, rate {done.learning_rate:.1e}")
+            figures = f"loss {done.loss:.4f}, rate {done.learning_rate:.1e}"
+            stage(figures, done.step, done.num_steps)
             is_told = done.step % _STEPS_PER_LINE == 0 or done.step == done.num_steps
             if verbose and is_told and pace is None:
                 speed = f"{done.num_examples / done.seconds:.0f} examples/s"
                 say(f"step {done.step} of {done.num_steps}: loss {done.loss:.4f}, {speed}")
 
-        def first_step(done: StepReport) -> None:
-            show(done, f"before the head begins, loss {done.loss:.4f}")
-
         def metrics(step: int, found: dict[str, Any]) -> None:
             scores = {name: each for name, each in found.items() if isinstance(each, float)}
-            history[-1].update(scores)
+            if step:
+                history[-1].update(scores)
             if verbose:
                 shown = ", ".join(f"{name} {each:.4f}" for name, each in scores.items())
                 say(f"step {step}: {shown} on the part held out")
@@ -116,7 +115,7 @@ def noted_training(history: History, *, verbose: int, rows: str = "position") ->
         yield Reporter(
             note=say if verbose else lambda _line: None,
             spell=str,
-            first_step=first_step,
+            stage=stage,
             step=step,
             metrics=metrics,
             rows=rows,

@@ -262,6 +262,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
             "model": self.arguments.get("model"),
             "trained_on": self.made_from.files.get("train", {}).get("file"),
             "steps": self.result.num_steps,
+            "cross_validated": self.result.cross_validated,
         }
         return {name: each for name, each in facts.items() if each} | self.predictor.facts()
 

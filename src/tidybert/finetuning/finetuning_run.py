@@ -20,7 +20,11 @@ from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.distillation import Lessons, learn_states, lessons_of
 from tidybert.finetuning.finetuned_model import FinetunedModel, save, write_weights
-from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
+from tidybert.finetuning.finetuning_job import (
+    FEWEST_TO_HOLD_OUT,
+    FinetuningJob,
+    FinetuningOptions,
+)
 from tidybert.finetuning.head_start import (
     ProbeMemory,
     built_from,
@@ -43,7 +47,7 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.determinism import weights_drawn_with
-from tidybert.training.fine_tuning import freeze
+from tidybert.training.fine_tuning import CALIBRATED, freeze
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.precision import decided
@@ -169,15 +173,18 @@ def train(
     config, tokenizer, origin = model_sources(job.model, job.vocab, allow_pickle=job.allow_pickle)
     begun = origin if isinstance(origin, ModelDirectory) else None
     task = task.begun_from(begun, job.arguments.pooling)
-    arguments, config = with_defaults(job.arguments, task, config, reporter)
+    # What is said of the model comes after what is said of the data, which the user knows.
+    of_model: list[str] = []
+    later = replace(reporter, note=of_model.append)
+    arguments, config = with_defaults(job.arguments, task, config, later)
     fitting_length(config, length)
     # A new head's initial weights follow from the seed alone.
     with weights_drawn_with(arguments.seed):
         # A head that learned to read the last layer would be no good start for an earlier one.
         new_head = job.new_head or job.num_layers is not None
-        network, has_head = built_from(task, config, origin, new_head, reporter)
+        network, has_head = built_from(task, config, origin, new_head, later)
     if job.num_layers is not None:
-        config = keep_layers(network, job.num_layers, reporter)
+        config = keep_layers(network, job.num_layers, later)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
     device = to_device(network, job.device)
     _require_room(job, network, arguments, examples)
@@ -197,6 +204,8 @@ def train(
     if reporter.rows is not None:
         report.warn(reporter.rows)
     reporter.data(report)
+    for line in of_model:
+        reporter.tell(line)
     task.add_labels(data.train_features, data.train)
     task.add_labels(data.dev_features, data.held_out)
     if (weights := job.example_weights) is not None:
@@ -227,8 +236,13 @@ def train(
     def evaluate(model: nn.Module) -> dict[str, Any]:
         known[:] = [one for one in known if one[0] is loop.state.best_metrics]
         answers = measure(task, model)
-        known.append((answers.metrics(), answers))
-        return known[-1][0]
+        found = answers.metrics()
+        if "log_loss" in found and loop.state.best_step == 0:
+            calibrated = task.calibrated(answers)
+            again = calibrated.answers(answers.outputs, answers.features, answers.examples)
+            found[CALIBRATED] = again.metrics()["log_loss"]
+        known.append((found, answers))
+        return found
 
     objective = task.objective(
         network,
@@ -275,10 +289,15 @@ def train(
     lessons = replace(lessons, encoder=None)  # whose memory is free from here on
     if not has_head and arguments.head_start != "random" and loop.state.step == 0:
         named = _named_features(job, task, examples.train, tokenizer, reporter)
-        start_with_probe(task, loop, lessons.summed_loss, None if origin is None else probe, named)
+        # A job of files has no other figures; a program that holds examples measures by itself.
+        is_asked = not data.held_out and isinstance(job.task, str)
+        few = data.train if is_asked and len(data.train) < FEWEST_TO_HOLD_OUT else ()
+        shared = None if origin is None else probe
+        start_with_probe(task, loop, lessons.summed_loss, shared, named, few)
     interrupted = None
     try:
-        result = loop.train()
+        # A head at random is no start to keep.
+        result = loop.train(measures_start=has_head or arguments.head_start != "random")
     except TrainingInterrupted as error:
         if not isinstance(error.kept, TrainingResult):
             raise
@@ -304,7 +323,10 @@ def train(
     if interrupted is not None:
         raise interrupted.keeping(finished)
     if run is not None:
-        record["seconds"] = round(loop.state.progress["seconds"], 3)
+        record["stages"] = {name: round(each, 3) for name, each in result.stages.items()}
+        record["seconds"] = round(sum(result.stages.values()), 3)
+        if result.cross_validated:
+            record["cross_validated"] = result.cross_validated
         write_arguments(run, finished.arguments)
         texts = map(task.identity, [*data.train, *examples.unlabelled])
         write_training_texts(run, text_hashes(texts))

@@ -6,10 +6,11 @@ disturbs the encoder meanwhile.
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,9 +25,11 @@ from tidybert.configuration import BertConfig
 from tidybert.configuration.relatives import ModernBertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features
+from tidybert.data.splits import folds_of
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.files.rows import count_of
 from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.run_card import shown_metrics
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import read_finished
 from tidybert.modeling.architectures import encoder_of
@@ -35,7 +38,13 @@ from tidybert.system.reporter import Reporter
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fine_tuning import FineTuning
-from tidybert.training.linear_probe import LinearProbe, ProbeLoss, fit_probe
+from tidybert.training.linear_probe import (
+    PENALTIES,
+    LinearProbe,
+    ProbeLoss,
+    fit_probe,
+    outputs_without,
+)
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.reports import StepReport
 from tidybert.training.training_arguments import HeadStart, TrainingArguments
@@ -68,7 +77,7 @@ def train_by_contrast(
     """
     begin = time.perf_counter()
     model, arguments = trainer.objective.model, trainer.objective.arguments
-    with trainer.whole_model():
+    with trainer.whole_model(), trainer.stage("contrast") as each:
         pooler = encoder_of(model).pooler
         if pooler is not None:
             pooler.pass_through()
@@ -77,23 +86,29 @@ def train_by_contrast(
         arguments = replace(
             arguments, num_train_epochs=1.0, max_steps=None, train_batch_size=_GROUPS_A_STEP
         )
-        losses = trained_before(FineTuning(model, groups, _Contrast(task), arguments), trainer)
+        stage = FineTuning(model, groups, _Contrast(task), arguments)
+        losses = trained_before(stage, trainer, "contrastive training", each)
     trainer.reporter.tell(
         f"the encoder learned which texts share a class, from {len(groups)} groups of up to "
         f"{GROUP}: {losses}; {time.perf_counter() - begin:.1f} s"
     )
 
 
-def trained_before(objective: FineTuning, trainer: TrainingLoop[FineTuning]) -> str:
-    """Train an objective whose steps come before the trainer's, and return how its loss fell."""
-    steps: list[StepReport] = []
+def trained_before(
+    objective: FineTuning, trainer: TrainingLoop[FineTuning], name: str, losses: list[float]
+) -> str:
+    """Train an objective whose steps come before the trainer's, and return how its loss fell.
+
+    ``losses`` get that of each step.
+    """
 
     def step(done: StepReport) -> None:
-        steps.append(done)
-        trainer.reporter.first_step(done)
+        losses.append(done.loss)
+        trainer.reporter.stage(f"{name}, loss {done.loss:.4f}", done.step, done.num_steps)
 
+    trainer.reporter.stage(name, 0, objective.settings.num_steps)
     TrainingLoop(objective, reporter=Reporter(step=step)).train()
-    return f"loss {steps[0].loss:.3f} at first, {steps[-1].loss:.3f} at last"
+    return f"loss {losses[0]:.3f} at first, {losses[-1]:.3f} at last"
 
 
 def draw_groups(features: Sequence[Features], seed: int) -> list[Features]:
@@ -194,68 +209,137 @@ def start_with_probe(
     summed_loss: ProbeLoss,
     memory: ProbeMemory | None,
     named: Sequence[Features] = (),
+    unmeasured: Sequence[Any] = (),
 ) -> None:
     """Set the head to a probe of the encoder, and note how good it is and how long it took.
 
     Contrastive training comes before it where the arguments ask for it.  Both learn from what is
-    ``named`` too.
+    ``named`` too.  The trainer's state gets what a probe of the encoder, as it was before, scores
+    on the ``unmeasured`` examples of its features.
 
     A pooler, which is between the encoder and the head, begins as one that passes [CLS] through.
     Where the probe is not better than chance, head and pooler stay as they are.
     """
-    if trainer.objective.arguments.head_start == "contrastive":
+    is_trained_before = trainer.objective.arguments.head_start == "contrastive"
+    if is_trained_before:
+        if unmeasured:
+            _fitted(task, trainer, summed_loss, named, unmeasured)
         train_by_contrast(task, trainer, named)
-        memory = None
+        memory, unmeasured = None, ()
     begin = time.perf_counter()
-    trainer.objective.model.eval()
-    with trainer.whole_model():
-        note = _start(task, trainer.objective, summed_loss, memory or ProbeMemory(), named)
-    trainer.reporter.tell(f"{note}; {time.perf_counter() - begin:.1f} s")
-
-
-def _start(
-    task: AnyTask,
-    objective: FineTuning,
-    summed_loss: ProbeLoss,
-    memory: ProbeMemory,
-    named: Sequence[Features],
-) -> str:
-    """Set the weights, and return what happened."""
-    model, features = objective.model, objective.features
-    assert task.head is not None
-    head = model.get_submodule(task.head)
+    model, memory = trainer.objective.model, memory or ProbeMemory()
     pooler = encoder_of(model).pooler
     before = None if pooler is None else {k: v.clone() for k, v in pooler.state_dict().items()}
     if pooler is not None:
         pooler.pass_through()
-    chosen = _sample(task, features)
-    if objective.frozen_states is None:
-        # Names have no states that are kept.
-        chosen += range(len(features), len(features) + len(named))
-        features = [*features, *named]
     if memory.probe is None:
-        states = _states(task, objective, features, chosen)
-        memory.probe = fit_probe(
-            states,
-            [features[number] for number in chosen],
-            len(head.get_parameter("bias")),
-            summed_loss,
-        )
+        memory.probe = _fitted(task, trainer, summed_loss, named, unmeasured)
     probe = memory.probe
     losses = f"mean loss {probe.loss:.3f} on held-out examples, {probe.chance:.3f} by chance"
-    if objective.arguments.head_start == "contrastive":
+    if is_trained_before:
         losses += "; the encoder has learned from these too, so new texts lose more"
+    features, chosen = _read_by(task, trainer.objective, named)
     if len(chosen) < len(features):
         losses += f"; fitted to {count_of(len(chosen), 'example')} of {len(features):,}"
-    if not probe.beats_chance:
+    if probe.beats_chance:
+        note = f"the new head begins as a probe of the encoder: {losses}"
+        share = task.probe_share if trainer.objective.settings.num_steps else 1.0
+        with trainer.whole_model(), torch.no_grad():
+            head = model.get_submodule(task.head or "")
+            head.get_parameter("weight").copy_(share * probe.weight)
+            head.get_parameter("bias").copy_(share * probe.bias)
+    else:
+        note = f"the new head begins at random: a probe of the encoder does not help: {losses}"
         if pooler is not None and before is not None:
             pooler.load_state_dict(before)
-        return f"the new head begins at random: a probe of the encoder does not help: {losses}"
-    share = task.probe_share if objective.settings.num_steps else 1.0
-    with torch.no_grad():
-        head.get_parameter("weight").copy_(share * probe.weight)
-        head.get_parameter("bias").copy_(share * probe.bias)
-    return f"the new head begins as a probe of the encoder: {losses}"
+    trainer.reporter.tell(f"{note}; {time.perf_counter() - begin:.1f} s")
+
+
+def _read_by(
+    task: AnyTask, objective: FineTuning, named: Sequence[Features]
+) -> tuple[Sequence[Features], list[int]]:
+    """The features that a probe learns from, the named ones last, and the numbers of a sample."""
+    chosen = _sample(task, objective.features)
+    if objective.frozen_states is not None:
+        # Names have no states that are kept.
+        return objective.features, chosen
+    count = len(objective.features)
+    return [*objective.features, *named], [*chosen, *range(count, count + len(named))]
+
+
+def _fitted(
+    task: AnyTask,
+    trainer: TrainingLoop[FineTuning],
+    summed_loss: ProbeLoss,
+    named: Sequence[Features],
+    unmeasured: Sequence[Any],
+) -> LinearProbe:
+    """A probe of the encoder as it is; the trainer's state gets its scores on ``unmeasured``."""
+    objective, telling = trainer.objective, trainer.reporter.of_stage
+    model = objective.model.eval()
+    pooler = encoder_of(model).pooler
+    if pooler is not None:
+        pooler.pass_through()
+    num_outputs = len(model.get_submodule(task.head or "").get_parameter("bias"))
+    features, chosen = _read_by(task, objective, named)
+    some = [features[number] for number in chosen]
+    with trainer.whole_model(), trainer.stage("probe"):
+        reading = telling("probe: the encoder's states", len(some))
+        states = _states(task, objective, features, chosen, reading)
+        advance = telling("probe: a linear layer", len(PENALTIES)).advance
+        probe = fit_probe(states, some, num_outputs, summed_loss, advance)
+        if unmeasured:
+            held_out = [number < len(objective.features) for number in chosen]
+            trainer.state.cross_validated = _cross_validated(
+                task, unmeasured, objective.features, some, held_out,
+                lambda folds: outputs_without(
+                    folds, states, some, num_outputs, summed_loss, probe.penalty
+                ),
+            )  # fmt: skip
+    return probe
+
+
+FOLDS: Final = 5
+
+
+def _cross_validated(
+    task: AnyTask,
+    examples: Sequence[Any],
+    features: Sequence[Features],
+    some: Sequence[Features],
+    may_be_held_out: Sequence[bool],
+    outputs_without: Callable[[npt.NDArray[np.int64]], Sequence[npt.NDArray[np.float32]]],
+) -> dict[str, Any] | None:
+    """What a probe scores on examples of folds that it was not fitted to; None of less than two.
+
+    Examples of which ``some`` lacks a part count as what all are fitted to.
+    """
+    parts = Counter(one.example for one in features)
+    parts.subtract(one.example for one, may in zip(some, may_be_held_out, strict=True) if may)
+    whole = [number for number in range(len(examples)) if parts[number] == 0]
+    held_out = [examples[number] for number in whole]
+    fold_of = folds_of(
+        [task.identity(one) for one in held_out], [task.classes_of(one) for one in held_out], FOLDS
+    )
+    if len(np.unique(fold_of)) < 2:
+        return None
+    place_of = {number: place for place, number in enumerate(whole)}
+    places = np.array(
+        [place_of.get(one.example, -1) if may else -1
+         for one, may in zip(some, may_be_held_out, strict=True)]
+    )  # fmt: skip
+    found = outputs_without(np.where(places < 0, -1, fold_of[places]))
+    own = [replace(one, example=int(at)) for one, at in zip(some, places, strict=True) if at >= 0]
+    rows = [each for each, at in zip(found, places, strict=True) if at >= 0]
+    rows = [task.as_outputs(each, one) for each, one in zip(rows, own, strict=True)]
+    metrics, intervals = shown_metrics(task.answers(rows, own, held_out))
+    return {
+        "of": "a probe",
+        "folds": len(np.unique(fold_of)),
+        "num_examples": len(held_out),
+        "metrics": metrics,
+        "intervals": {name: asdict(each) for name, each in intervals.items() if name in metrics},
+    }
 
 
 def _sample(task: AnyTask, features: Sequence[Features]) -> list[int]:
@@ -274,6 +358,7 @@ def _states(
     objective: FineTuning,
     features: Sequence[Features],
     chosen: Sequence[int],
+    reporter: Reporter,
 ) -> list[npt.NDArray[np.float32]]:
     """The rows (r, H) that the head reads of each chosen one of the features."""
     number_of = {id(features[number]): number for number in chosen}
@@ -291,6 +376,7 @@ def _states(
         [features[number] for number in chosen],
         [task.num_head_rows(features[number]) for number in chosen],
         objective.device,
+        reporter=reporter,
         precision="bfloat16" if on_cpu and objective.is_mixed else "float32",
     )
 

@@ -9,16 +9,23 @@ from tidybert.checkpoints.example_kinds import ExampleKind
 from tidybert.checkpoints.model_card import write_card
 from tidybert.errors import in_shell
 from tidybert.finetuning.finetuning_job import FinetuningOptions
-from tidybert.metrics.bootstrap import bootstrap, proportion_interval
+from tidybert.metrics.bootstrap import Interval
 from tidybert.modeling.heads import ARCHITECTURES
 from tidybert.options import named
 from tidybert.storage.model_files import RECORD
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 
-# A card must not cost a training's time; the report draws more, for narrower ends.
-_NUM_RESAMPLES: Final = 200
 _MAX_SECONDS: Final = 1.0
+
+
+def shown_metrics(answers: Answers[Any, Any]) -> tuple[dict[str, float], dict[str, Interval]]:
+    """The metrics that the task's tables show, and their intervals."""
+    found = answers.metrics()
+    shown = {each: found.get(each) for each in answers.task.meanings}
+    metrics = {each: float(one) for each, one in shown.items() if isinstance(one, int | float)}
+    # A card must not cost a training's time.
+    return metrics, answers.intervals(max_seconds=_MAX_SECONDS).by_name
 
 
 def write_run_card(
@@ -34,20 +41,7 @@ def write_run_card(
 ) -> bool:
     """Write README.md, unless the RUN has one of the user's; returns whether it did."""
     record = arguments[RECORD]
-    metrics, intervals = {}, {}
-    if answers is not None:
-        measured, count = answers.metrics(), len(answers.examples)
-        metrics = {
-            each: float(measured[each])
-            for each in task.meanings
-            if isinstance(measured.get(each), int | float)
-        }
-        drawn = bootstrap(
-            answers.metrics, count, num_resamples=_NUM_RESAMPLES, max_seconds=_MAX_SECONDS
-        )
-        intervals = dict(drawn.by_name)
-        if "accuracy" in metrics and task.unit != "token":
-            intervals["accuracy"] = proportion_interval(metrics["accuracy"], count)
+    metrics, intervals = ({}, {}) if answers is None else shown_metrics(answers)
     # What model hubs call the work of the task's model.
     head = ARCHITECTURES.get(task.architecture)
     is_encoder = task.architecture == "BertModel"

@@ -96,8 +96,8 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
         )
     elif job.dev is None and job.dev_fraction is None:
         reporter.tell(
-            f"no {param('dev')}: all {len(labelled):,} examples train, and none measures; "
-            f"{param('dev_fraction')} 0.1 holds a tenth out"
+            f"no {param('dev')}: all {len(labelled):,} examples train; {param('dev_fraction')} 0.1 "
+            "holds a tenth out to measure on"
         )
     task = chosen.from_examples(train, job.task_options)
     if job.dev is not None:

@@ -56,10 +56,8 @@ class TableForm(AnswerForm):
             columns = example.columns
             if columns is None:
                 columns = dict(zip(("text", "text_pair"), self.shown(example), strict=False))
-            given, row = (
-                {name: _cell(value) for name, value in cells.items()}
-                for cells in (columns, found.row())
-            )
+            given = {name: _cell(value) for name, value in columns.items()}
+            row = {name: _cell(_rounded(value)) for name, value in found.row().items()}
             if self.delimiter is None:
                 _check_cells(given, number)
             lines.append(json.dumps(plain_json([given, row]), default=str) + "\n")
@@ -143,6 +141,18 @@ def _cell(value: Any) -> Any:
     if isinstance(value, str | int | float | None):
         return value
     return json.dumps(plain_json(value), ensure_ascii=False, default=str)
+
+
+def _rounded(value: Any) -> Any:
+    """A value of an answer with scores of four digits after the point, which a person compares."""
+    match value:
+        case float():
+            return round(value, 4)
+        case dict():
+            return {name: _rounded(each) for name, each in value.items()}
+        case list() | tuple():
+            return [_rounded(each) for each in value]
+    return value
 
 
 def _spelt(cell: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.unfinished import read_arguments
 from tidybert.errors import TidyBertError, in_python
-from tidybert.metrics.bootstrap import NUM_RESAMPLES, Intervals, bootstrap
+from tidybert.metrics.bootstrap import NUM_RESAMPLES, Intervals
 from tidybert.reporting.training_history import TrainingHistory, read_training_history
 from tidybert.storage.model_files import ARGUMENTS_FILE
 
@@ -101,7 +101,7 @@ def evaluation_of(
         label_names=None if probabilities is None else task.label_names,
         probabilities=probabilities,
         temperature=task.settings().get("temperature"),
-        intervals=bootstrap(answers.metrics, len(answers.examples), num_resamples=num_resamples),
+        intervals=answers.intervals(num_resamples),
         training=read_training_history(Path(run)),
         origin=read_model_origin(run),
         correctness=task.correctness,

@@ -23,11 +23,15 @@ _MAX_LINE_POINTS: Final = 400
 
 @dataclass(frozen=True)
 class TrainingHistory:
-    """The logged figures and metrics beside their ``step``; skipped: steps without an update."""
+    """The logged figures and metrics beside their ``step``; skipped: steps without an update.
+
+    stages: what came before step 1, its seconds, and the losses of its own steps.
+    """
 
     steps: list[dict[str, float]]
     evaluations: list[dict[str, float]]
     skipped: list[int] = field(default_factory=list)
+    stages: list[dict[str, Any]] = field(default_factory=list)
 
     def skipped_ranges(self) -> list[tuple[int, int]]:
         """The first and the last step of each stretch whose data were passed over."""
@@ -50,10 +54,17 @@ def read_training_history(
     steps: list[dict[str, float]] = []
     evaluations: list[dict[str, float]] = []
     skipped: list[int] = []
+    stages: list[dict[str, Any]] = []
     for _, logged in read_json_lines(path, error=DataError):
         entry = _numbers(logged or {})
         if "step" not in entry:
             continue
+        if logged and isinstance(logged.get("stage"), str) and "seconds" in entry:
+            found = logged.get("steps")
+            found = found if isinstance(found, list) else []
+            losses = [_numbers(one) for one in found if isinstance(one, dict)]
+            losses = [one for one in losses if one.keys() == {"step", "loss"}]
+            stages.append({"stage": logged["stage"], "seconds": entry["seconds"], "steps": losses})
         if entry.get("skipped"):
             skipped.append(int(entry["step"]))
         if "loss" in entry:
@@ -65,7 +76,8 @@ def read_training_history(
         }
         if measured:
             evaluations.append({"step": entry["step"], **measured})
-    return TrainingHistory(steps, evaluations, skipped) if steps or evaluations else None
+    is_empty = not (steps or evaluations or stages)
+    return None if is_empty else TrainingHistory(steps, evaluations, skipped, stages)
 
 
 def _numbers(entry: Mapping[str, Any]) -> dict[str, float]:

@@ -5,7 +5,7 @@ A face gives the functions that it needs; the others do nothing.
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from tidybert.errors import in_python
@@ -24,8 +24,8 @@ class Reporter:
     advance: gets the number of items that are done.
     begun: gets the numbers of files that were done before, and of all, before a cluster starts.
     track: gets figures by their names and their step, for each line that is logged.
-    first_step: gets the StepReport of each step of a training that comes before, such as a
-        contrastive one.
+    stage: gets what comes before the first step, such as a probe, in words, and how much of it is
+        done, of how much.
     step: gets the StepReport of each step.
     metrics: gets each evaluation's step and metrics.
     data: gets the report on the data of a fine-tuning.
@@ -41,7 +41,7 @@ class Reporter:
     track: Callable[[Mapping[str, float], int], None] | None = None
     advance: Callable[[int], None] = _nothing
     begun: Callable[[int, int], None] = _nothing
-    first_step: Callable[[Any], None] = _nothing
+    stage: Callable[[str, int, int], None] = _nothing
     step: Callable[[Any], None] = _nothing
     metrics: Callable[[int, dict[str, Any]], None] = _nothing
     data: Callable[[Any], None] = _nothing
@@ -53,6 +53,11 @@ class Reporter:
         """Give a line to ``note``; work goes on where it cannot be written."""
         with suppress(OSError):
             self.note(self.spell(line))
+
+    def of_stage(self, name: str, total: int) -> "Reporter":
+        """The same, which is told by ``advance`` how much of a stage is done."""
+        self.stage(name, 0, total)
+        return replace(self, advance=lambda done: self.stage(name, done, total))
 
     def plot(self, kind: str, figures: Mapping[str, float], step: int) -> None:
         """Give figures to ``track``, under names such as train/loss."""

@@ -12,6 +12,13 @@ import numpy.typing as npt
 from tidybert.data.checks import E
 from tidybert.data.features import Features, first_features
 from tidybert.data.long_texts import window_counts
+from tidybert.metrics.bootstrap import (
+    MAX_SECONDS,
+    NUM_RESAMPLES,
+    Intervals,
+    bootstrap,
+    proportion_interval,
+)
 from tidybert.tasks.answer import Read, TaskAnswer
 
 Outputs = Sequence[npt.NDArray[np.float32]]
@@ -93,6 +100,18 @@ class Answers(ABC, Generic[T, E]):
             chosen: numbers of examples, which may repeat: only the scores that are single numbers,
                 and quickly.  None measures all examples, tables included.
         """
+
+    def intervals(
+        self, num_resamples: int = NUM_RESAMPLES, max_seconds: float = MAX_SECONDS
+    ) -> Intervals:
+        """Of each metric: Wilson's for the accuracy of whole examples, else a bootstrap's."""
+        task: Any = self.task
+        count = len(self.examples)
+        drawn = bootstrap(self.metrics, count, num_resamples=num_resamples, max_seconds=max_seconds)
+        if task.unit == "token" or "accuracy" not in (found := self.metrics()):
+            return drawn
+        accuracy = {"accuracy": proportion_interval(found["accuracy"], count)}
+        return replace(drawn, by_name={**drawn.by_name, **accuracy})
 
     @abstractmethod
     def prediction(self, number: int) -> TaskAnswer | dict[str, Any]:

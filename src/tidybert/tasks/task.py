@@ -282,6 +282,10 @@ class Task(ABC, Generic[E]):
         """How many of these states belong to one of the features."""
         return self.num_rows(one)
 
+    def as_outputs(self, rows: Any, one: Features) -> Any:
+        """``outputs`` of one of the features from what its linear layer gives, (r, C)."""
+        return rows
+
     def summed_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """The sum over the batch of each loss times its weight, a scalar, from outputs (R, C)."""
         losses = self.losses(outputs, batch)

@@ -6,6 +6,7 @@ choices of a question.  R rows, H width, C outputs.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features
+from tidybert.modeling.kernels.threads import map_on_threads, on_one_thread
 
 ProbeLoss = Callable[[Tensor, Batch], Tensor]
 """The weighted sum of the losses of outputs (R, C), float32, the rows of the batch's features."""
@@ -29,6 +31,9 @@ _FEW: Final = 200
 _ITERATIONS: Final = 25
 _TOLERANCE: Final = 1e-4
 """A fit ends where an iteration lowers the mean loss by less."""
+_PRODUCTS_OF_ONE_THREAD: Final = 2**27
+"""Of states with weights in a pass: up to so many take one thread, because several mostly wait for
+each other where other programs have a core."""
 _LEAST_DEVIATION: Final = 0.1
 """Of a standardised state, as a share of the states' root mean square."""
 
@@ -58,12 +63,56 @@ def fit_probe(
     features: Sequence[Features],
     num_outputs: int,
     loss: ProbeLoss,
+    advance: Callable[[int], None] = lambda _done: None,
 ) -> LinearProbe:
     """Fit a layer from each feature's states (r, H) to its outputs (r, C).
 
     The penalty is the one with the lowest loss on held-out examples.  The same input gives the same
-    bits on one machine with one number of threads.
+    bits on one machine with one number of threads.  ``advance`` gets the number of PENALTIES that
+    are done with.
     """
+    whole, mean, deviation = _standardised(states, features, loss)
+    penalty, held_out, chance = _choose_penalty(whole, num_outputs, advance)
+    layer = _Layer(whole.rows.shape[1], num_outputs)
+    layer.fit(whole, None, penalty)
+    advance(len(PENALTIES))
+    weight = layer.weight / deviation
+    return LinearProbe(weight, layer.bias - weight @ mean, penalty, held_out, chance)
+
+
+def outputs_without(
+    folds: npt.NDArray[np.int64],
+    states: Sequence[npt.NDArray[np.float32]],
+    features: Sequence[Features],
+    num_outputs: int,
+    loss: ProbeLoss,
+    penalty: float,
+) -> list[npt.NDArray[np.float32]]:
+    """Each feature's outputs (r, C) by a layer that was fitted to the other ``folds`` (F,).
+
+    All are fitted to those of fold -1, which have no outputs.
+    """
+    whole, _, _ = _standardised(states, features, loss)
+
+    def outputs(fold: int) -> npt.NDArray[np.float32]:
+        layer, held_out = _Layer(whole.rows.shape[1], num_outputs), whole.of(folds == fold)
+        layer.fit(whole.of(folds != fold), None, penalty)
+        return layer.outputs(held_out.rows).numpy()
+
+    found = [np.empty((0, num_outputs), dtype=np.float32) for _ in features]
+    numbers = [fold for fold in np.unique(folds).tolist() if fold >= 0]
+    for fold, rows in zip(numbers, map_on_threads(outputs, numbers), strict=True):
+        chosen = np.flatnonzero(folds == fold)
+        parts = np.split(rows, np.cumsum(whole.counts[chosen])[:-1])
+        for number, part in zip(chosen.tolist(), parts, strict=True):
+            found[number] = part
+    return found
+
+
+def _standardised(
+    states: Sequence[npt.NDArray[np.float32]], features: Sequence[Features], loss: ProbeLoss
+) -> tuple["_Part", Tensor, Tensor]:
+    """All features with their states, and the mean and deviation that these had before, (H,)."""
     rows = torch.from_numpy(np.concatenate(states))
     mean, deviation = rows.mean(0), rows.std(0, correction=0)
     # A state that hardly varies would get so large a weight that the first steps would change the
@@ -72,12 +121,7 @@ def fit_probe(
     deviation = deviation.clamp_min(_LEAST_DEVIATION * scale + 1e-12)
     rows = rows.sub_(mean).div_(deviation)
     whole = _Part(rows, np.array([len(each) for each in states]), collate(features), loss)
-    penalty, held_out, chance = _choose_penalty(whole, num_outputs)
-    layer = _Layer(rows.shape[1], num_outputs)
-    layer.fit(whole, None)
-    layer.fit(whole, penalty)
-    weight = layer.weight / deviation
-    return LinearProbe(weight, layer.bias - weight @ mean, penalty, held_out, chance)
+    return whole, mean, deviation
 
 
 @dataclass(frozen=True)
@@ -94,7 +138,7 @@ class _Part:
         return sum(one.weight for one in self.batch.features)
 
     def summed_loss(self, layer: "_Layer") -> Tensor:
-        return self.loss(torch.addmm(layer.bias, self.rows, layer.weight.T), self.batch)
+        return self.loss(layer.outputs(self.rows), self.batch)
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> "_Part":
         """The part of the features that a mask chooses."""
@@ -110,8 +154,20 @@ class _Layer:
         self.weight = torch.zeros(num_outputs, width)
         self.bias = torch.zeros(num_outputs)
 
-    def fit(self, part: _Part, penalty: float | None) -> None:
-        """Go on from the present weights to those of this penalty; None fits the biases alone."""
+    def outputs(self, rows: Tensor) -> Tensor:
+        return torch.addmm(self.bias, rows, self.weight.T)
+
+    def fit(self, part: _Part, *penalties: float | None) -> None:
+        """Go on from the present weights to those of each penalty; None fits the biases alone."""
+        with self.threads(part):
+            for penalty in penalties:
+                self._fit(part, penalty)
+
+    def threads(self, part: _Part) -> AbstractContextManager[None]:
+        """Compute in the block on as many threads as suit the part."""
+        return on_one_thread(part.rows.numel() * len(self.bias) <= _PRODUCTS_OF_ONE_THREAD)
+
+    def _fit(self, part: _Part, penalty: float | None) -> None:
         trained = [self.bias] if penalty is None else [self.weight, self.bias]
         for each in trained:
             each.requires_grad_()
@@ -136,7 +192,9 @@ class _Layer:
             each.grad = None
 
 
-def _choose_penalty(whole: _Part, num_outputs: int) -> tuple[float, float, float]:
+def _choose_penalty(
+    whole: _Part, num_outputs: int, advance: Callable[[int], None]
+) -> tuple[float, float, float]:
     """The penalty with the lowest held-out loss, this loss, and that of constant outputs.
 
     All features of an example are on one side.
@@ -153,16 +211,19 @@ def _choose_penalty(whole: _Part, num_outputs: int) -> tuple[float, float, float
     layers = [_Layer(whole.rows.shape[1], num_outputs) for _ in parts]
 
     def held_out(penalty: float | None) -> float:
-        total = weight = 0.0
-        for layer, (fitted, measured) in zip(layers, parts, strict=True):
-            layer.fit(fitted, penalty)
-            total += float(measured.summed_loss(layer))
-            weight += measured.weight
-        return total / weight
+        def loss(fold: int) -> float:
+            fitted, measured = parts[fold]
+            layers[fold].fit(fitted, penalty)
+            with layers[fold].threads(measured):
+                return float(measured.summed_loss(layers[fold]))
+
+        weight = sum(measured.weight for _, measured in parts)
+        return sum(map_on_threads(loss, range(num_folds))) / weight
 
     chance = held_out(None)
     best, best_penalty = float("inf"), PENALTIES[0]
-    for penalty in PENALTIES:
+    for number, penalty in enumerate(PENALTIES):
+        advance(number)
         found = held_out(penalty)
         if not found < best:
             break

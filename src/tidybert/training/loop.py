@@ -124,8 +124,22 @@ class TrainingLoop(Generic[AnyObjective]):
         with self.whole_model():
             load_weights(model, checkpoint.weights)
 
-    def train(self) -> TrainingResult:
+    @contextmanager
+    def stage(self, name: str) -> Iterator[list[float]]:
+        """Within the block is a stage before step 1: its time counts, and losses may be added."""
+        begin, losses = time.perf_counter(), list[float]()
+        yield losses
+        seconds = time.perf_counter() - begin
+        self.state.stages[name] = self.state.stages.get(name, 0.0) + seconds
+        shown = [{"step": step, "loss": loss} for step, loss in enumerate(losses, start=1)]
+        self.record.log.write(
+            {"step": 0, "stage": name, "seconds": round(seconds, 3), "steps": shown}
+        )
+
+    def train(self, *, measures_start: bool = False) -> TrainingResult:
         """Run the steps that are left, and leave the best weights in the model.
+
+        ``measures_start``: the first weights are measured too, and may be the best, as step 0.
 
         Raises TrainingError where the training diverges, where memory is too small, and where no
         checkpoint can be written; TrainingInterrupted after a signal and a checkpoint.
@@ -139,6 +153,8 @@ class TrainingLoop(Generic[AnyObjective]):
                 objective.at_work(self.state),
                 self.record.at_work() as (request, watchdog),
             ):
+                if measures_start and self.state.step == 0:
+                    self._evaluate()
                 while not (self.record.is_over or self._has_patience_ended()):
                     self._train_step(request, watchdog)
         except TrainingInterrupted as error:
@@ -151,16 +167,21 @@ class TrainingLoop(Generic[AnyObjective]):
             load_weights(objective.model, best)
         objective.model.eval()
         self._count_seconds()
+        best_metrics, before = self.state.best_metrics, self.state.stages
+        steps = {"steps": self.state.progress["seconds"]} if self.settings.num_steps else {}
+        seconds = time.perf_counter() - begin
         result = TrainingResult(
             num_steps=self.state.step,
-            best_step=self.state.best_step or self.state.step,
-            metrics=self.state.best_metrics or {},
-            seconds=time.perf_counter() - begin,
+            best_step=self.state.step if best_metrics is None else self.state.best_step,
+            metrics=best_metrics or {},
+            seconds=seconds if resumed_from else seconds + sum(before.values()),
             num_examples=self._num_examples,
             num_tokens=self._num_tokens,
             num_bad_steps=self.state.progress.get("num_bad_steps", 0),
             stopped_early=self.state.step < self.settings.num_steps,
             resumed_from=resumed_from,
+            stages={**before, **steps},
+            cross_validated=self.state.cross_validated,
         )
         if interrupted is not None:
             raise interrupted.keeping(result)
@@ -236,6 +257,8 @@ class TrainingLoop(Generic[AnyObjective]):
             with self.whole_model():
                 metrics = objective.evaluate()
         except WeightsError as error:
+            if not step:
+                raise
             raise DivergedError(
                 f"after step {step} of {self.settings.num_steps} the model's outputs on the dev "
                 f"part are not finite: its weights have grown too large. {objective.advice}"
@@ -246,6 +269,8 @@ class TrainingLoop(Generic[AnyObjective]):
         self.reporter.plot("eval", self.record.log_evaluation(metrics), step)
         self.reporter.metrics(step, metrics)
         is_better = best is None or objective.is_better(metrics, best)
+        if best is not None and self.state.best_step == 0:
+            is_better |= objective.is_surer(metrics, best)
         # Figures of two devices may differ in their last bits, and gathering takes all processes.
         if objective.processes.any(is_better and objective.processes.is_first)[0]:
             with self.whole_model():

@@ -146,6 +146,10 @@ class Objective:
         """Whether metrics are better than the best so far."""
         return bool(metrics["loss"] < best["loss"])
 
+    def is_surer(self, metrics: Mapping[str, Any], start: Mapping[str, Any]) -> bool:
+        """Whether step 0 is not the best although ``is_better`` finds none better."""
+        return False
+
     def is_other(self, step: int) -> bool:
         """Whether the losses before step 0, 1, … say nothing of those from it on."""
         return False

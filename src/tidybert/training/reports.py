@@ -36,7 +36,12 @@ class StepReport(Measured):
 
 @dataclass
 class TrainingResult:
-    """How a run ended: ``metrics`` of the best step; the sums are of this process's part of it."""
+    """How a run ended: ``metrics`` of the best step; the sums are of this process's part of it.
+
+    stages: seconds of the whole run by what they were spent on, "steps" the last, if there are any.
+    cross_validated: what a probe scores on examples that it was not fitted to, where none are held
+        out to measure the model.
+    """
 
     num_steps: int
     best_step: int
@@ -47,3 +52,11 @@ class TrainingResult:
     num_bad_steps: int = 0
     stopped_early: bool = False
     resumed_from: int = 0
+    stages: Mapping[str, float] = field(default_factory=dict)
+    cross_validated: Mapping[str, Any] | None = None
+
+    @property
+    def steps_seconds(self) -> float:
+        """Of ``seconds`` those in which it took steps."""
+        before = sum(each for name, each in self.stages.items() if name != "steps")
+        return self.seconds - (0.0 if self.resumed_from else before)

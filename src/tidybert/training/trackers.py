@@ -46,7 +46,10 @@ class MetricsLog:
         self._lock = threading.Lock()
 
     def rewind(self, step: int, source: Path | None = None) -> None:
-        """Drop the lines after ``step``, which are written again; or take those of ``source``."""
+        """Drop the lines after ``step``, which are written again; or take those of ``source``.
+
+        The lines of step 0 tell of what comes before step 1, and go with it.
+        """
         source = source or self.path
         if self.path is None or source is None or not present(source, error=TrainingError):
             return
@@ -55,7 +58,7 @@ class MetricsLog:
             done = None if entry is None else entry.get("step")
             if not isinstance(done, int | float):
                 unreadable += 1
-            elif done <= step:
+            elif done <= step and step:
                 kept.append(line + "\n")
         # A kill can leave half a line at the end.
         if unreadable > 1:

@@ -34,7 +34,11 @@ def test_plain_questions_are_told_with_their_windows() -> None:
     report = check([example("x", "a b c d e f", "b"), example("y", "a b", "b")])
 
     assert (report.errors, report.warnings) == ([], [])
-    assert report.facts == ["windows, train: 3 windows over the texts of 2 questions"]
+    # Of six words 6 + 5 + 4 spans have three or fewer, of two words 3.
+    assert report.facts == [
+        "windows, train: 3 windows over the texts of 2 questions",
+        "a guess, 3 words of the text or fewer, is right in 20.00% of the training questions",
+    ]
     assert report.num_tokens["train"]["max"] == 10
     assert report.num_truncated == {"train": 0}
     assert report.lines()[0] == "2 examples to train"
@@ -85,7 +89,8 @@ def test_questions_without_an_answer() -> None:
 
     report = check(some, some)
     assert "questions without an answer: 1 of 2 to train, 1 of 2 to evaluate" in report.facts
-    assert check(every).facts[1:] == []
+    assert "giving none an answer is right in 50.0% of them" in report.facts
+    assert len(check(every).facts) == 2
     (warning,) = check(some, every).warnings
     assert in_python(warning).startswith(
         "every dev question has an answer, so null_score_diff_threshold"

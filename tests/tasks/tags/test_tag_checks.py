@@ -48,6 +48,7 @@ def test_good_data_have_nothing_to_tell() -> None:
         "classes: 'x' 2, 'y' 2",
         "tokens, train: 4 (50%), 5 (90%), 5 (95%), 5 (99%), 5 (max)",
         "tokens, dev: 4 (50%), 4 (90%), 4 (95%), 4 (99%), 4 (max)",
+        "a guess, always O, is right for 50.0% of the dev words, with an F1 of 0",
         "7 words to train",
     ]
 
@@ -84,6 +85,7 @@ def test_classes_of_words_are_counted() -> None:
     report = check(sentences("a/NN b/VB", "c/NN d/:"), of_entities=False)
 
     assert report.label_counts == {":": 1, "NN": 2, "VB": 1}
+    assert "a guess, always NN, is right for 50.0% of the training words" in report.facts
 
 
 def test_windows_and_silent_words_are_told() -> None:
@@ -91,6 +93,7 @@ def test_windows_and_silent_words_are_told() -> None:
     report = check(train, sentences("a/B-x"), max_seq_length=6)
 
     assert [*map(in_python, report.facts)] == [
+        "a guess, always B-x, is right for 100.0% of the dev words",
         "9 words to train",
         "train: 1 example longer than max_seq_length 6 and read in windows, 3 of them",
         "train: 1 word of characters that the tokenizer drops; each has the tag before it",

@@ -244,12 +244,13 @@ def _finished(directory: Path) -> dict[str, Any]:
         "unread_keys": unknown_keys(opened.description),
         "vectors": _vectors(opened),
         "metrics": {name: one for name, one in metrics.items() if isinstance(one, int | float)},
+        "cross_validated": record.get("cross_validated"),
         "made_from": arguments.get("model"),
         "teacher": record.get("teacher"),
         "data": record.get("files"),
         **{name: record.get(name) for name in ("num_train", "num_dev", "num_unlabelled")},
         "steps": record.get("num_steps"),
-        **{name: record.get(name) for name in ("seconds", "versions")},
+        **{name: record.get(name) for name in ("seconds", "stages", "versions")},
         "needs": {
             "bytes_on_disk": sum(
                 one.stat().st_size for one in directory.iterdir() if one.is_file()
@@ -284,6 +285,8 @@ def _shown(name: str, value: Any) -> str:
     """A value as a person reads it."""
     if name == "seconds":
         return clock(value)
+    if name == "stages":
+        return ", ".join(f"{each} {clock(seconds)}" for each, seconds in value.items())
     if name == "inputs":
         return KINDS[value].plural
     match value:

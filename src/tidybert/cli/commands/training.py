@@ -247,14 +247,16 @@ class Finetune(flags.ModelArgument, RunFlags, FinetuningOptions, flags.ThreadsFl
 
         result, out = done.result, self.out
         if self.json:
-            print_json({**trained_figures(result, out), "collapsed": done.collapsed})
+            found = {"collapsed": done.collapsed, "cross_validated": result.cross_validated}
+            print_json({**trained_figures(result, out), **found})
             return
         print_metrics(done.task, result.metrics)
+        if result.cross_validated:
+            _print_cross_validated(done.task, result.cross_validated)
         if done.collapsed is not None:
             note(f"warning: {collapse_message(done.collapsed)}")
-        if result.num_steps:
-            early = ", stopped early" if result.stopped_early else ""
-            note_trained(result, result.num_examples, "examples", early)
+        early = ", stopped early" if result.stopped_early else ""
+        note_trained(result, result.num_examples, "examples", early)
         note(f"the model is in {out}; next: tidybert predict {out} FILE")
 
 
@@ -459,11 +461,9 @@ def print_metrics(task: "AnyTask", metrics: Mapping[str, Any]) -> None:
     Empty ``metrics``, where nothing was measured, print nothing.
     """
     names = task.label_names
-    positive = names[1] if names and len(names) == 2 else ""
-    shown = {key: text for key, text in task.meanings.items() if key in metrics}
-    if not shown:
+    rows = [(key, metrics[key], _meaning(task, key)) for key in task.meanings if key in metrics]
+    if not rows:
         return
-    rows = [(key, metrics[key], text.format(positive=positive)) for key, text in shown.items()]
     print_table({"metric": "", "value": ".4f", "meaning": ""}, rows)
     if "per_label" in metrics:
         print_line()
@@ -475,6 +475,27 @@ def print_metrics(task: "AnyTask", metrics: Mapping[str, Any]) -> None:
 
         print_line()
         print_line(confusion_table(np.array(metrics["confusion_matrix"]), names))
+
+
+def _print_cross_validated(task: "AnyTask", found: Mapping[str, Any]) -> None:
+    """Print what a probe scores where nothing was held out to measure the model."""
+    metrics, ends = found["metrics"], found["intervals"]
+    columns = {"cross-validated": "", "value": ".4f", "95 % interval": "", "meaning": ""}
+    rows = []
+    for name, value in metrics.items():
+        interval = ends.get(name) and f"{ends[name]['low']:.4f} to {ends[name]['high']:.4f}"
+        rows.append((name, value, interval, _meaning(task, name)))
+    print_table(columns, rows)
+    note(
+        f"these are figures of a probe, a linear layer on MODEL's states, in {found['folds']} "
+        f"folds of {found['num_examples']:,} training examples; --dev or --dev-fraction measures "
+        "the model itself"
+    )
+
+
+def _meaning(task: "AnyTask", metric: str) -> str:
+    names = task.label_names
+    return task.meanings[metric].format(positive=names[1] if names and len(names) == 2 else "")
 
 
 def _print_classes(classes: Mapping[str, Mapping[str, Any]]) -> None:
@@ -541,14 +562,21 @@ def print_trials(trials: "Trials", task: "AnyTask", run: str, *, as_json: bool) 
 
 def trained_figures(result: "TrainingResult", run: Path) -> dict[str, Any]:
     """How a training went, for --json."""
-    names = ("best_step", "num_steps", "seconds")
+    names = ("best_step", "num_steps", "seconds", "stages")
     return {**result.metrics, **{each: getattr(result, each) for each in names}, "run": str(run)}
 
 
 def note_trained(result: "TrainingResult", count: int, unit: str, more: str = "") -> None:
     """Note how long a training on ``count`` examples or tokens took; its weights are of a step."""
-    rate = count / result.seconds if result.seconds else 0.0
-    note(
-        f"{result.num_steps:,} steps, {count:,} {unit} in {clock(result.seconds)} ({rate:,.0f} "
-        f"{unit}/s){more}; the weights are from step {result.best_step:,}"
-    )
+    before = [f"{each} {clock(result.stages[each])}" for each in result.stages if each != "steps"]
+    stages = f"before the steps: {', '.join(before)}"
+    if result.num_steps:
+        seconds = result.steps_seconds
+        rate = count / seconds if seconds else 0.0
+        start = "" if result.best_step else ", the start, which no later one beats"
+        note(
+            f"{result.num_steps:,} steps, {count:,} {unit} in {clock(seconds)} ({rate:,.0f} "
+            f"{unit}/s){more}; the weights are from step {result.best_step:,}{start}"
+        )
+    if before:
+        note(stages if result.num_steps else f"no steps; {stages}")

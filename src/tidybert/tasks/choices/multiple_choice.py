@@ -202,6 +202,9 @@ class MultipleChoice(Task[ChoiceExample]):
         chosen = outputs[to_device(torch.tensor(right), outputs.device)]
         return segment_logsumexp(outputs, counts) - chosen
 
+    def as_outputs(self, rows: Any, one: Features) -> Any:
+        return rows[:, 0]
+
     def imitation_losses(
         self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
     ) -> Tensor:

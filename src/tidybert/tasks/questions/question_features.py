@@ -179,7 +179,29 @@ def check_questions(
             _check_lengths(report, part, examples, features, max_query_length)
     _check_impossible(report, data.train, data.dev)
     _check_answers(report, data.train, data.train_features, max_answer_length)
+    _check_chance(report, data, max_answer_length)
     check_leaks(report, data, lambda one: one.context, noun="text", where=_ids)
+
+
+def _check_chance(
+    report: DataReport, data: TrainingData[QuestionExample], max_answer_length: int
+) -> None:
+    """Report how often a guess is right: a span of the text's words, or that there is none."""
+    measured, part = (data.dev, "dev") if data.dev else (data.train, "training")
+    chance = 0.0
+    for one in measured:
+        words = len(one.context.split())
+        longest = min(max_answer_length, words)
+        spans = longest * words - longest * (longest - 1) // 2
+        chance += len({text for text, _ in one.answers}) / max(1, spans)
+    report.facts.append(
+        f"a guess, {max_answer_length} words of the text or fewer, is right in "
+        f"{chance / len(measured):.2%} of the {part} questions"
+    )
+    if impossible := sum(not one.answers for one in measured):
+        report.facts.append(
+            f"giving none an answer is right in {impossible / len(measured):.1%} of them"
+        )
 
 
 def _check_lengths(

@@ -166,8 +166,9 @@ class TrainingState(msgspec.Struct, forbid_unknown_fields=True):
     course: what a resumed run must share, see RunIdentity.  changes: for each resume with other
     settings, the step and the settings with their values before and after.  best_metrics: those of
     ``best_step`` on dev, None before the first evaluation.  progress: values that do not follow
-    from the step, such as counts and the place in a stream of instances.  sha256: of the files of
-    tensors beside it, by name; set on writing.
+    from the step, such as counts and the place in a stream of instances.  stages: seconds of what
+    came before step 1, by name.  cross_validated: what was measured there, if anything.  sha256: of
+    the files of tensors beside it, by name; set on writing.
     """
 
     course: Course
@@ -177,6 +178,8 @@ class TrainingState(msgspec.Struct, forbid_unknown_fields=True):
     best_metrics: dict[str, Any] | None = None
     evaluations_since_best: Count = 0
     progress: dict[str, Any] = {}
+    stages: dict[str, float] = {}
+    cross_validated: dict[str, Any] | None = None
     sha256: dict[str, str] = {}
 
     def forget_best(self) -> None:

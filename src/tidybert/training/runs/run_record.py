@@ -238,7 +238,7 @@ class RunRecord:
 
     def best_weights(self) -> dict[str, Tensor] | None:
         """The weights of the best step; None where these are the last ones."""
-        if self.state.best_step in (0, self.state.step):
+        if self.state.best_metrics is None or self.state.best_step == self.state.step:
             return None
         return self._best if self.run is None else read_best(self.run)
 
