@@ -183,8 +183,8 @@ class Finetune(flags.ModelArgument, RunFlags, FinetuningOptions, flags.ThreadsFl
     """``--unlabelled FILE``: Examples without labels, which the RUN of --teacher answers; with
     --num-layers (not for embed) its states are learned first."""
     report: Path | None = option(None, panel="Data", recorded=False)
-    """``--report DIR``: Write a page to look at, and its figures, into DIR: on dev, or on folds where
-    nothing is held out."""
+    """``--report DIR``: Write a page to look at, and its figures, into DIR: on dev, or in folds
+    where nothing is held out."""
     model: str = DEFAULT_MODEL
     read: ReadOptions
     options: Annotated[TaskOptions, task_flags()]
