@@ -249,6 +249,11 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
 
         found, begun = self.result.cross_validated or {}, self.arguments.get("model", "the encoder")
         train = self.made_from.files.get("train", {}).get("file", "the examples")
+        said = (
+            "these are figures of a probe, a linear layer on the states of the encoder before it was "
+            "trained: each fold is answered by one that learned from the others; dev_fraction "
+            "measures the model itself"
+        )
         return evaluation_of(
             answers,
             {**answers.metrics(), **answers.counts()},
@@ -256,13 +261,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
             file=f"{train}, {found.get('folds')} folds",
             max_seq_length=self.max_seq_length,
             num_resamples=resamples,
-            notes=[
-                (
-                    "these are figures of a probe, a linear layer on the states of the encoder before "
-                    "training: it answered each fold after it had learned from the others; dev or "
-                    "dev_fraction measures the model itself"
-                )
-            ],
+            notes=[said],
         )
 
     def _dev_name(self) -> str:
