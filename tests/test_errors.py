@@ -76,3 +76,18 @@ def test_a_suggestion_is_the_closest_name() -> None:
 
 def test_the_examples_in_docstrings_run() -> None:
     assert doctest.testmod(errors) == doctest.TestResults(failed=0, attempted=2)
+
+
+def test_a_long_line_of_a_message_loses_its_middle_and_keeps_its_advice() -> None:
+    wanted = UsageError(
+        f"{param('task')} is {['a text'] * 9000!r}; give {param('task', 'tag')}\nand a line"
+    )
+    first, second = str(wanted).splitlines()
+    assert len(first) < 900
+    assert first.startswith("task is ['a text',")
+    assert first.endswith("; give task='tag'")
+    assert second == "and a line"
+    assert "--task tag" in in_shell(wanted.message)
+    # A parameter that is cut is left out whole.
+    broken = UsageError("x" * 398 + param("layers", "y" * 5000) + "z" * 10)
+    assert in_shell(broken.message) == "x" * 398 + " … " + "z" * 10

@@ -52,3 +52,7 @@ def test_the_help_of_a_class_names_its_arguments_alone() -> None:
 
 if __name__ == "__main__":
     STUB.write_text(stub(), encoding="utf-8")
+
+
+def test_completion_offers_the_public_names_alone() -> None:
+    assert dir(tidybert) == tidybert.__all__

@@ -23,6 +23,9 @@ _VALUE: Final = "\ue001"
 _END: Final = "\ue002"
 _PARAMETER: Final = re.compile(f"{_BEGIN}([^{_VALUE}{_END}]*)(?:{_VALUE}([^{_END}]*))?{_END}")
 
+# Of a line of a message, where it is cut.
+_LONGEST_END: Final = 400
+
 _NO_MEMORY: Final = re.compile(
     "(?i)out of memory|allocate memory|not enough memory"
     # A thread needs memory for its stack.
@@ -88,6 +91,18 @@ def is_out_of_memory(error: BaseException) -> bool:
     return bool(found)
 
 
+def _cut(line: str) -> str:
+    if len(line) <= 3 * _LONGEST_END:
+        return line
+    begin, end = line[:_LONGEST_END], line[-_LONGEST_END:]
+    # Not within a parameter.
+    if begin.count(_BEGIN) > begin.count(_END):
+        begin = begin[: begin.rindex(_BEGIN)]
+    if end.count(_END) > end.count(_BEGIN):
+        end = end[end.index(_END) + 1 :]
+    return f"{begin} … {end}"
+
+
 def _flag(found: re.Match[str]) -> str:
     name, value = found[1].replace("_", "-"), found[2]
     if value in ("True", "False"):
@@ -114,7 +129,8 @@ class TidyBertError(ValueError):
 
     @property
     def message(self) -> str:
-        return str(self.args[0]) if self.args else ""
+        """Its lines, of which too long a one, such as a list of the user's, has lost its middle."""
+        return "\n".join(map(_cut, str(self.args[0]).split("\n"))) if self.args else ""
 
     def __str__(self) -> str:
         return in_python(self.message)

@@ -18,14 +18,14 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, make_dataclass
 from enum import Flag, auto
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, TypeVar
 
-from tidybert.errors import UsageError, param
+from tidybert.errors import UsageError, param, suggestion
 
 _KEY: Final = "option"
 
@@ -151,7 +151,38 @@ def changes_of(*groups: Any) -> dict[str, Changes]:
     }
 
 
-class Options:
+# What scikit-learn, Keras, transformers and sentence-transformers call them.
+_NAMES_ELSEWHERE: Final = {
+    "lr": "learning_rate",
+    "epochs": "num_train_epochs",
+    "num_epochs": "num_train_epochs",
+    "max_iter": "num_train_epochs",
+    "batch_size": "train_batch_size",
+    "per_device_train_batch_size": "train_batch_size",
+    "max_length": "max_seq_length",
+    "random_state": "seed",
+}
+
+
+def unknown_name(name: str, known: Collection[str]) -> UsageError:
+    """The error of a keyword that is not among the known ones, with the one that was meant."""
+    ours = _NAMES_ELSEWHERE.get(name)
+    near = f"; did you mean {ours!r}?" if ours in known else suggestion(name, known)
+    return UsageError(f"{param(name)} is not a parameter{near}")
+
+
+class KnownNames:
+    """Base of dataclasses that raise UsageError for a keyword which they do not have."""
+
+    def __new__(cls, *_given: Any, **named: Any) -> Any:
+        known = {each.name for each in fields(cls) if each.init}  # type: ignore[arg-type]
+        for name in named:
+            if name not in known:
+                raise unknown_name(name, known)
+        return super().__new__(cls)
+
+
+class Options(KnownNames):
     """Base of dataclasses of options: their values are checked when an object is made.
 
     A subclass that checks how its options fit each other does so after ``super().__post_init__()``.
@@ -215,7 +246,9 @@ def parameters(module: str, name: str, *groups: type) -> Any:
         for each in fields(group)
         if declared(each).estimator
     }
-    made = make_dataclass(name, found.values(), eq=False, repr=False, kw_only=True)
+    made = make_dataclass(
+        name, found.values(), bases=(KnownNames,), eq=False, repr=False, kw_only=True
+    )
     return _made_of(made, module, groups)
 
 

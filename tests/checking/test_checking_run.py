@@ -72,3 +72,38 @@ def test_pairs_are_checked_and_single_texts_beside_them_refused(
     assert found.labels is not None
     with pytest.raises(DataError, match="give the second text too"):
         check_examples(TASK, tiny_model, pairs, toy_examples(3), max_seq_length=16)
+
+
+@pytest.mark.parametrize("text", ["the same words", ""])
+def test_equal_texts_get_the_other_checks_and_name_their_classes(
+    tiny_model: Path, text: str
+) -> None:
+    train = [TextExample(text, None, "ab"[at % 2], at) for at in range(2, 12)]
+
+    found = check_examples(
+        Classification(["a", "b"]), tiny_model, train, pool=train, max_seq_length=16
+    )
+
+    assert found.labels is None
+    assert found.not_looked_for == "wrong labels: all texts are equal, so no class is judged: a, b"
+    assert found.contradicting is not None
+    assert [one["label"] for one in found.contradicting[0]["texts"]] == ["a", "b"]
+    assert found.suggestions == []
+    assert any("contradictory labels" in each for each in found.report.warnings)
+
+
+def test_copies_of_a_text_do_not_make_a_class_that_can_be_judged(
+    tiny_model: Path, toy_examples, monkeypatch
+) -> None:
+    monkeypatch.setattr(out_of_fold, "FOLDS", 2)
+    copies = [TextExample("the old cow", None, "cow", 90 + at) for at in range(6)]
+
+    found = check_examples(
+        Classification(["animal", "colour", "cow"]),
+        tiny_model,
+        [*toy_examples(12), *copies],
+        max_seq_length=16,
+    )
+
+    assert found.labels is not None
+    assert found.labels["not_judged"] == ["cow"]

@@ -12,7 +12,22 @@ from tidybert.files.text_examples import TextExample
 def test_directions_begin_at_the_centre() -> None:
     vectors = np.array([[4, 3], [4, 5], [4, 4]], dtype=np.float32)
 
-    assert directions(vectors, vectors.mean(axis=0)).tolist() == [[0, -1], [0, 1], [0, 0]]
+    assert directions(vectors, vectors.mean(axis=0)).tolist() == [
+        [0, -1],
+        [0, 1],
+        # The centre itself has no direction from there.
+        pytest.approx([2**-0.5, 2**-0.5]),
+    ]
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 8])
+def test_equal_texts_alone_are_one_group(count: int) -> None:
+    vectors = np.tile(np.array([[0.3, -0.7, 0.1]], dtype=np.float32), (count, 1))
+
+    found = group_alike(directions(vectors, vectors.mean(axis=0)), 0.9)
+
+    assert found.group.tolist() == [0] * count
+    assert found.cosine.tolist() == pytest.approx([1.0] * count)
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 0.95, -1.0])

@@ -59,3 +59,8 @@ def test_a_probe_is_fitted_to_a_bounded_sample(monkeypatch) -> None:
     )
 
     assert seen == [10]
+
+
+def test_two_different_texts_are_never_in_one_fold_whatever_their_classes() -> None:
+    # The copies of one text have the first five classes, the other text has the sixth.
+    assert len(set(folds.fold_numbers([*"aaaaab"], np.arange(6)).tolist())) == 2

@@ -202,3 +202,48 @@ def test_mistakes_of_changes_are_messages(
     assert run(["index", *words, "--out", str(indexed)]) == 2
 
     assert re.search(message, capsys.readouterr().err)
+
+
+def ids_of(index: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    capsys.readouterr()
+    assert run(["search", str(index), "a cat", "--json"]) == 0
+    return sorted(hit["id"] for hit in json.loads(capsys.readouterr().out)["hits"])
+
+
+def test_a_new_index_takes_a_column_id_and_an_old_one_keeps_its_places(
+    tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"id": 27 - at, "text": text} for at, text in enumerate(["a cat", "a dog", "a cow"])]
+    file, begun, out = tmp_path / "a.jsonl", tmp_path / "b.txt", tmp_path / "new"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    begun.write_text("".join(f"{row['text']}\n" for row in rows))
+    line = ["index", str(tiny_model), str(file), "--text", "text", "--out", str(out)]
+
+    assert run(line) == 0
+
+    assert "the column id has another value in each row" in capsys.readouterr().err
+    assert ids_of(out, capsys) == ["25", "26", "27"]
+    assert run(["index", "--delete", "27", "--out", str(out)]) == 0
+    assert ids_of(out, capsys) == ["25", "26"]
+    assert run([*line, "--replace"]) == 0
+    assert "the column id" not in capsys.readouterr().err
+    assert ids_of(out, capsys) == ["25", "26", "27"]
+
+    old = str(tmp_path / "old")
+    # One without the column has places, and goes on with them.
+    assert run(["index", str(tiny_model), str(begun), "--out", old]) == 0
+    assert run([*line[:-1], old, "--replace"]) == 0
+    assert ids_of(Path(old), capsys) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize("ids", [("1", "1", "2"), ("1", "", "2")])
+def test_a_column_id_that_names_no_row_is_a_column_like_others(
+    ids: tuple[str, ...], tmp_path: Path, tiny_model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("id,text\n" + "".join(f"{each},a cat {at}\n" for at, each in enumerate(ids)))
+
+    assert run(["index", str(tiny_model), str(file), "--out", str(tmp_path / "new")]) == 0
+
+    assert "the column id" not in capsys.readouterr().err
+    assert ids_of(tmp_path / "new", capsys) == ["0", "1", "2"]

@@ -310,8 +310,12 @@ def test_only_regular_files_are_a_corpus(tmp_path: Path) -> None:
         ("d.txt", Path("/dev/zero"), r"d\.txt: cannot be read: it is a device"),
     ):
         (folder / name).symlink_to(target)
-        for named in (folder, folder / "*.txt", folder / name):
+        with pytest.raises(UsageError, match=r"1 link out of the folder, first .*; name the files"):
+            read(folder)
+        for named in (folder / "*.txt", folder / name):
             with pytest.raises(DataError, match=message):
                 read(named)
         (folder / name).unlink()
     assert read(folder) == [["one"]]
+    (folder / "same.txt").symlink_to("a.txt")
+    assert read(folder) == [["one"], ["one"]]

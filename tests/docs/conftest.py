@@ -1,4 +1,7 @@
-"""A tiny model under the names of minilm and tidybert-small, for blocks that only have to run."""
+"""Pages run as after a plain install, which has no minilm.
+
+A tiny model under the name of tidybert-small is for blocks that only have to run.
+"""
 
 import json
 from collections.abc import Callable
@@ -63,13 +66,15 @@ def small_weights(tmp_path_factory: pytest.TempPathFactory, write_model: WriteMo
 def small_weights_for_all(
     small_weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[bool], None]:
-    """Says whether ``minilm`` and ``tidybert-small`` are the tiny model from now on."""
+    """Says whether ``tidybert-small`` is the tiny model from now on; no other is installed."""
     find = catalog.PretrainedPackage.find
 
-    def find_here(package: catalog.PretrainedPackage) -> Path | None:
-        is_large = package.name in ("minilm", "tidybert-small")
-        return small_weights if is_large else find(package)
+    def choose(is_small: bool) -> None:
+        def find_here(package: catalog.PretrainedPackage) -> Path | None:
+            if not package.is_part_of_tidybert:
+                return None
+            return small_weights if is_small else find(package)
 
-    return lambda is_small: monkeypatch.setattr(
-        catalog.PretrainedPackage, "find", find_here if is_small else find
-    )
+        monkeypatch.setattr(catalog.PretrainedPackage, "find", find_here)
+
+    return choose

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 
-# What these blocks assert is learnt, from the weights of minilm; others run on a tiny encoder.
+# What these blocks assert is learnt, from the real weights; others run on a tiny encoder.
 LEARNT = ("assert classifier.predict", "assert regressor.predict")
 GUIDE = Path(__file__).parents[2] / "docs" / "scikit-learn.md"
 
 
-@pytest.mark.weights
 def test_every_block_runs(
-    minilm_directory: Path,
     small_weights_for_all: Callable[[bool], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

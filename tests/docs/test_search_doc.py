@@ -21,7 +21,7 @@ PYTHON = [block for language, _, block in blocks(PAGE) if language == "python"]
 def made(
     tmp_path: Path, small_weights_for_all: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    """The folder of the page, with the page's index of a tiny model under the name minilm."""
+    """The folder of the page, with the page's index of a tiny model, named tidybert-small."""
     monkeypatch.chdir(tmp_path)
     write_samples()
     small_weights_for_all(True)
@@ -55,7 +55,7 @@ def test_the_index_answers_over_http(
         for line in commands(block)
         if line.startswith("curl ")
     )
-    models = {"minilm": str(small_weights), "ranker": served["pairs"]}
+    models = {"tidybert-small": str(small_weights), "ranker": served["pairs"]}
 
     def answer(line: str) -> list[dict[str, Any]]:
         words = shlex.split(line.replace("127.0.0.1:8000", address))

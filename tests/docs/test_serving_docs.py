@@ -60,14 +60,14 @@ def address(
             architecture=task.architecture,
         )
     save_model_directory(
-        tmp_path / "minilm",
+        tmp_path / "tidybert-small",
         model_state=BertForPreTraining(config).state_dict(),
         config=config,
         tokenizer=tokenizer,
         metadata=ModelMetadata("pretrain", max_seq_length=128, settings={"objective": "mlm"}),
         architecture="BertForPreTraining",
     )
-    models = {name: str(tmp_path / name) for name in (*TASKS, "minilm")}
+    models = {name: str(tmp_path / name) for name in (*TASKS, "tidybert-small")}
     with server_on_a_thread(models=models, device="cpu") as (address, _):
         yield address
 
@@ -115,12 +115,17 @@ def test_the_clients_of_others(
     # huggingface_hub takes this machine for the network.
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     served, *rest = blocks("serving-clients.md")
-    assert served == ("sh", f"tidybert serve {' '.join([*TASKS, 'minilm'])}\n")
+    assert served == ("sh", f"tidybert serve {' '.join([*TASKS, 'tidybert-small'])}\n")
 
     for language, block in rest:
         run_block(language, block, address)
 
     printed = capsys.readouterr().out
     assert f"2 16 {2 + 11 + 2 + 9}\n" in printed
-    for shown in ("TextClassificationOutputElement(label=", "answer=", "(2, 16)", "'minilm'"):
+    for shown in (
+        "TextClassificationOutputElement(label=",
+        "answer=",
+        "(2, 16)",
+        "'tidybert-small'",
+    ):
         assert shown in printed

@@ -126,9 +126,11 @@ def test_nullable_columns_keep_their_type(dtype: str) -> None:
     arrow = "arrow" in dtype
     for name, values in (("bool" if arrow else "boolean", [True, False, True]),
                          ("int64" if arrow else "Int64", [2, 1, 2])):  # fmt: skip
-        column = read_column(pandas.Series(values, dtype=dtype.format(name)), 3)
-        assert column.tolist() == values
-        assert column.dtype == np.array(values).dtype
+        series = pandas.Series(values, dtype=dtype.format(name))
+        for given in (series, series.values, pandas.Index(series)):
+            column = read_column(given, 3)
+            assert column.tolist() == values
+            assert column.dtype == np.array(values).dtype
 
 
 class Team(str, Enum):  # noqa: UP042 (its str is "Team.BILLING")

@@ -14,7 +14,8 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_predict, cross_val_score
 
-from tidybert.errors import DataError
+import tidybert
+from tidybert.errors import DataError, UsageError
 from tidybert.estimators import (
     BertClassifier,
     BertMultipleChoice,
@@ -231,3 +232,16 @@ def test_each_learns_the_answers_of_a_saved_one(kind: Kind, tmp_path: Path) -> N
     assert not np.array_equal(
         *(each.model_.bert.embeddings.layer_norm.weight.detach() for each in (student, alone))
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("epochs", "num_train_epochs"), ("lr", "learning_rate")],
+)
+def test_a_name_of_other_libraries_is_answered_with_ours(given: str, meant: str) -> None:
+    with pytest.raises(UsageError, match=f"{given} is not a parameter; did you mean '{meant}'"):
+        tidybert.BertClassifier(**{given: 1})
+    with pytest.raises(UsageError, match="poling is not a parameter; did you mean 'pooling'"):
+        tidybert.BertVectorizer(poling="mean")
+    with pytest.raises(UsageError, match="poling is not a parameter; did you mean 'pooling'"):
+        tidybert.Embedder("tidybert-small", poling="mean")

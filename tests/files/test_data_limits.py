@@ -3,6 +3,7 @@
 import gzip
 import os
 import threading
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidybert.errors import DataError, LimitError, TidyBertError, in_shell
+from tidybert.files import arrow_files
+from tidybert.files.arrow_files import arrow_columns, parquet_columns
 from tidybert.files.example_reader import ExampleReader
-from tidybert.files.reading import ReadOptions
+from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.text_examples import TextExample, label_names
 from tidybert.files.text_files import FORMATS, read_examples
 from tidybert.storage.limits import Limit
@@ -73,6 +76,101 @@ def test_a_parquet_bomb_ends_before_it_is_unpacked(tmp_path: Path, lower: Lower)
     lower("text_lines.UNPACKED_BYTES", 50_000)
 
     assert "if you trust the file, unpack it" in failure(path)
+
+
+def arrow(path: Path, table: pa.Table) -> Path:
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table)
+    return path
+
+
+REPEATED = {
+    "a dictionary": pa.DictionaryArray.from_arrays(pa.array([0] * 9000, "int8"), ["x" * 10_000]),
+    "nulls": pa.nulls(2**31 - 2),
+    "a run": pa.RunEndEncodedArray.from_arrays(pa.array([2**30], "int32"), ["x"]),
+    "lists": pa.ListArray.from_arrays(
+        pa.array([0, 2**31 - 2, 2**31 - 2], "int32"), pa.nulls(2**31 - 2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_what_a_table_repeats_counts_as_often_as_it_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("tidybert.files.text_lines.UNPACKED_RATIO_FROM", 1 << 20)
+    path = arrow(tmp_path / "a.arrow", pa.table({"text": REPEATED[name]}))
+    assert path.stat().st_size < 25_000
+
+    assert "the limit for " in failure(path)
+
+
+@pytest.mark.parametrize("encoding", ["dictionary", "DELTA_BYTE_ARRAY"])
+def test_a_parquet_that_repeats_a_long_text_is_decoded_a_few_rows_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    monkeypatch.setattr("tidybert.files.text_lines.UNPACKED_RATIO_FROM", 1 << 20)
+    monkeypatch.setattr("tidybert.files.arrow_files._AT_ONCE", 1 << 20)
+    path = tmp_path / "a.parquet"
+    is_dictionary = encoding == "dictionary"
+    pq.write_table(
+        pa.table({"text": ["x" * 100_000] * 500}),
+        path,
+        use_dictionary=is_dictionary,
+        column_encoding=None if is_dictionary else {"text": encoding},
+    )
+
+    assert "bytes unpacked from each byte" in failure(path)
+    with arrow_files._parquet(str(path), None) as (file, stream):
+        rows = [batch.num_rows for batch in arrow_files._parquet_batches(file, stream, ["text"])]
+    assert sum(rows) == 500
+    assert max(rows) <= 10
+
+
+def test_values_made_one_by_one_are_those_of_the_table(tmp_path: Path) -> None:
+    nested = pa.array([{"a": ["x", None], "b": {"c": 1}}, None, {"a": None, "b": None}])
+    pairs = pa.array([[("k", "v")], None, []], pa.map_(pa.string(), pa.string()))
+    words = pa.array(["w", None, "w"]).dictionary_encode()
+    fixed = pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int64(), 2))
+    table = pa.table({"nested": nested, "pairs": pairs, "words": words, "fixed": fixed})
+    names = table.schema.names
+    pq.write_table(table, tmp_path / "a.parquet")
+    report = ReadReport()
+
+    for columns, path in (
+        (arrow_columns, arrow(tmp_path / "a.arrow", table)),
+        (parquet_columns, tmp_path / "a.parquet"),
+    ):
+        rows = columns(str(path), report)[1](names)
+        assert list(rows) == list(enumerate(table.to_pylist(), start=1))
+
+
+def test_a_repeated_row_of_a_sheet_ends_at_the_ratio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidybert.files.text_lines.UNPACKED_RATIO_FROM", 1 << 20)
+    cell = '<table:table-cell office:value-type="string"><text:p>a</text:p></table:table-cell>'
+    row = f'<table:table-row table:number-rows-repeated="2000000000">{cell}</table:table-row>'
+    content = (
+        "<office:document-content><office:body><office:spreadsheet>"
+        f'<table:table table:name="S">{row}</table:table>'
+        "</office:spreadsheet></office:body></office:document-content>"
+    )
+    with zipfile.ZipFile(tmp_path / "a.ods", "w") as packed:
+        packed.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        packed.writestr("content.xml", content)
+        packed.writestr("META-INF/manifest.xml", "<manifest/>")
+
+    assert "bytes unpacked from each byte" in failure(tmp_path / "a.ods", text=0)
+
+
+def test_a_gzip_of_short_lines_ends_at_the_ratio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidybert.files.text_lines.UNPACKED_RATIO_FROM", 1 << 21)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"0\n" * 100_000))
+
+    assert "bytes unpacked from each byte" in failure(tmp_path / "a.txt.gz")
 
 
 def test_a_header_of_too_many_columns(tmp_path: Path) -> None:

@@ -257,6 +257,36 @@ def test_a_folder_for_each_class(tmp_path: Path) -> None:
     assert [one.text for one in flat] == ["none"]
 
 
+def test_a_link_out_of_a_folder_is_passed_over(tmp_path: Path) -> None:
+    folder = tmp_path / "texts"
+    for name in ("neg/1.txt", "pos/2.txt", "..data/3.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    (folder / "neg" / "3.txt").symlink_to("../..data/3.txt")
+    (tmp_path / "secret").write_text("mine")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "4.txt").write_text("four")
+    (folder / "pos" / "link.txt").symlink_to(tmp_path / "secret")
+    (folder / "more").symlink_to(tmp_path / "more")
+    (tmp_path / "named").symlink_to(folder)
+
+    for path in (folder, tmp_path / "named"):
+        examples, lines = read(path)
+        assert [one.text for one in examples] == ["neg/1.txt", "..data/3.txt", "pos/2.txt"]
+        advice = "; follow_links=True reads them"
+        assert f"1 link out of the folder passed over: 'more'{advice}" in lines
+        assert f"1 link out of the folder passed over: 'pos/link.txt'{advice}" in lines
+    examples, _ = read(folder, follow_links=True)
+    assert [one.text for one in examples] == [
+        "four", "neg/1.txt", "..data/3.txt", "pos/2.txt", "mine"
+    ]  # fmt: skip
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "a.txt").symlink_to(tmp_path / "secret")
+    assert "1 link out of the folder" in failure(
+        tmp_path / "links", format="folder", need_label=False
+    )
+
+
 def test_a_folder_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = Limit("a folder of texts", 2, "files")
     monkeypatch.setattr("tidybert.files.folders.FOLDER_FILES", limit)
@@ -402,6 +432,22 @@ def test_bad_tasks_of_label_studio(write: Write, content: Any, message: str) -> 
     good = studio([studio_span(0, 3, "PER")])
 
     assert message in failure(write("a.json", json.dumps([good, content])), "tag")
+
+
+def test_brat_reads_no_text_by_a_link_out_of_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "brat"
+    folder.mkdir()
+    (tmp_path / "secret").write_text("mine")
+    for name in ("a", "b"):
+        (folder / f"{name}.ann").write_text("T1\tX 0 1\tm\n")
+    (folder / "a.txt").write_text("m")
+    (folder / "b.txt").symlink_to(tmp_path / "secret")
+
+    examples, lines = read(folder, "tag")
+
+    assert [one.words for one in examples] == [("m",)]
+    assert any("1 link out of the folder passed over: 'b.txt'" in line for line in lines)
+    assert "1 link out of the folder" in failure(folder / "b.ann", "tag")
 
 
 def test_brat(tmp_path: Path) -> None:

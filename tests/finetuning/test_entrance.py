@@ -321,3 +321,40 @@ def test_load_data_reads_files_and_rows(tmp_path: Path) -> None:
     assert asked.answers == (("Rollo", 0),)
     (sets,) = tidybert.load_data([("a dog", ["x", "y"])], multi_label=True)
     assert sets.labels == ("x", "y")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("kind", [list, tuple, np.array, "Series"])
+def test_texts_and_labels_are_two_arguments_too(tiny_model: Path, kind: Any) -> None:
+    if kind == "Series":
+        kind = pytest.importorskip("pandas").Series
+    data, labels = texts(24), ["animal", "colour"] * 12
+
+    model = tidybert.finetune(
+        kind(data), kind(labels), tiny_model, dev_fraction=0.25, max_steps=1, max_seq_length=16
+    )
+
+    assert model.task.label_names == ("animal", "colour")
+    assert len(model.held_out) == 6
+    assert model.predict_proba(data[:3]).shape == (3, 2)
+    assert model(data[0]) == model.predict(data[0])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((texts(24), ["a"] * 23), "got 24 texts and 23 labels: give one label for each text"),
+        (("texts.csv", ["a"] * 23), "got 1 text and 23 labels"),
+        (
+            (texts(2), [0.5, 1.0]),
+            "such as 0.5: for scores give finetune",
+        ),
+        ((texts(2), ["a", "b"], "tiny", 0.1), "dev and dev_fraction say the same: give one"),
+    ],
+)
+def test_two_arguments_that_do_not_fit_are_told(given: Any, message: str) -> None:
+    data, labels, *rest = given
+    more = {"dev": rest[1], "dev_fraction": 0.1} if rest else {}
+    with pytest.raises(UsageError, match=message) as raised:
+        tidybert.finetune(data, labels, *rest[:1], **more)
+    assert len(str(raised.value)) < 300

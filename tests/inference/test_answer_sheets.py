@@ -11,6 +11,8 @@ import xlsxwriter
 from python_calamine import CalamineWorkbook
 
 from tidybert.cli.main import run as shell
+from tidybert.files.reading import ReadOptions
+from tidybert.files.text_files import read_examples
 from tidybert.inference.predictor import Predictor
 from tidybert.tasks.answer import Embedded, FoundEntity, Tagged
 from tidybert.tasks.questions.question_files import read_questions
@@ -34,13 +36,34 @@ def test_a_csv_has_the_columns_of_the_input_and_the_delimiter(
     first, second = rows_of(out, ";")
     assert list(first)[:5] == ["id", "text", "label", "predicted_label", "score"]
     assert (first["id"], first["text"], first["label"]) == ("7", 'a red; "x"\ncat', "colour")
-    assert (second["text"], second["label"], second["truncated"]) == ("=1+2 dog", "", "false")
+    assert (second["text"], second["label"], second["truncated"]) == ("'=1+2 dog", "", "false")
+    second["text"] = "=1+2 dog"
     for row in (first, second):
         (answer,) = Predictor(tiny_run).predict([row["text"]])
         assert row["predicted_label"] == answer["label"]
         assert float(row["score"]) == pytest.approx(answer["score"], abs=5.1e-5)
         assert len(row["score"].partition(".")[2]) <= 4
     assert "read as csv with ';'" in capsys.readouterr().err
+
+
+def test_no_cell_of_a_csv_is_a_formula_and_the_same_text_is_read_back(
+    tiny_run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    texts = ["=HYPERLINK(1)", "@SUM(1)", "+49 30", "-a", "=\ta", "-0.5", "'=x", "''=x", "'a", "a"]
+    written = ["'=HYPERLINK(1)", "'@SUM(1)", "'+49 30", "'-a", "'=\ta", "-0.5", "''=x", "'''=x"]
+    given, out, again = (tmp_path / name for name in ("in.jsonl", "out.csv", "again.csv"))
+    given.write_text("".join(json.dumps({"text": one, "=n": 1}) + "\n" for one in texts))
+
+    assert shell(["predict", str(tiny_run), str(given), "--out", str(out)]) == 0
+
+    rows = rows_of(out)
+    assert [row["text"] for row in rows] == [*written, "'a", "a"]
+    assert list(rows[0])[1] == "'=n"
+    assert [one.text for one in read_examples(out, ReadOptions(), need_label=False)] == texts
+    # And once more, from the table.
+    assert shell(["predict", str(tiny_run), str(out), "--out", str(again), "--text", "text"]) == 0
+    assert "8 cells read without the ' that keeps a spreadsheet" in capsys.readouterr().err
+    assert [row["text"] for row in rows_of(again)] == [row["text"] for row in rows]
 
 
 def test_a_sheet_goes_back_as_a_sheet(tiny_run: Path, tmp_path: Path) -> None:

@@ -303,7 +303,7 @@ def test_settings_that_do_not_fit_are_refused(
 def test_what_is_no_list_of_texts_is_refused(embedder: Embedder) -> None:
     for embed in (embedder.embed, embedder.embed_tokens):
         with pytest.raises(DataError, match="one string was given"):
-            embed("red")
+            embed("red", ["a"])
         with pytest.raises(DataError, match="there are 1 texts and 2 second texts"):
             embed(["red"], ["a", "b"])
         with pytest.raises(TextError, match="None"):
@@ -319,3 +319,15 @@ def test_a_column_of_arrow_has_vectors(embedder: Embedder) -> None:
 
     np.testing.assert_array_equal(found, embedder.embed(TEXTS))
     np.testing.assert_array_equal(pairs, embedder.embed(TEXTS, TEXTS))
+
+
+def test_one_text_has_one_vector_and_encode_is_embed(embedder: Embedder) -> None:
+    vectors = embedder.embed(["the red dog", "a cat"], ["a", "b"])
+
+    assert (embedder.encode("the red dog", "a") == vectors[0]).all()
+    assert (embedder.encode(["the red dog", "a cat"], ["a", "b"]) == vectors).all()
+    assert embedder.embed("a cat").shape == (embedder.dimension,)
+
+
+def test_without_a_model_it_is_the_one_of_the_package() -> None:
+    assert Embedder().facts()["model"] == "tidybert-small"

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -14,9 +15,10 @@ import torch
 from tidybert.checkpoints.example_kinds import TEXT
 from tidybert.configuration import BertConfig
 from tidybert.data.long_texts import LongTexts
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, DataWarning, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
+from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
@@ -314,3 +316,34 @@ def test_it_shows_itself(predictor: Predictor, tiny_run: Path) -> None:
     html = predictor._repr_html_()
     assert "<th>labels</th><td>animal, colour</td>" in html
     assert "<th>accuracy_on_dev</th>" in html
+
+
+def test_the_names_of_other_libraries_give_the_same(predictor: Predictor) -> None:
+    texts = ["a red cat", "the old dog"]
+    answers = predictor.predict(texts)
+
+    assert predictor(texts) == answers
+    assert predictor(texts[0]) == answers[0]
+    scores = [[one["scores"][name] for name in predictor.task.names] for one in answers]
+    assert predictor.predict_proba(texts).tolist() == scores
+    assert predictor.predict_proba(texts[0]).tolist() == scores[0]
+    assert predictor.predict_proba([]).shape == (0, len(predictor.task.names))
+
+
+def test_scores_have_no_probabilities(tiny_score_run: Path) -> None:
+    with pytest.raises(UsageError, match=r"predict_proba is for classes, and .* is to regress"):
+        Predictor(tiny_score_run).predict_proba(["a"])
+
+
+def test_a_script_that_the_vocabulary_lacks_is_told_once(tiny_run: Path) -> None:
+    predictor = Predictor(tiny_run)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predictor.predict(["the red cat ก"])
+    with pytest.warns(DataWarning, match=r"[\d.]+% of the tokens are \[UNK\]"):
+        predictor.predict(["กข คง", "จฉ"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        predictor.predict(["กข คง", "จฉ"])
+    with pytest.warns(DataWarning, match=r"100.0% of the tokens are \[UNK\]"):
+        Embedder(tiny_run).embed(["กข คง", "จฉ"])

@@ -13,7 +13,7 @@ import pytest
 
 from tidybert import Embedder, zero_shot
 from tidybert.cli.main import run as shell
-from tidybert.errors import DataError, TidyBertError, UsageError
+from tidybert.errors import DataError, DataWarning, TidyBertError, UsageError
 from tidybert.inference import zero_shot as subject
 from tidybert.inference.zero_shot import NamePredictor, class_texts, cleaned, says_nothing
 
@@ -177,3 +177,10 @@ def test_a_label_that_is_described_twice_names_its_line(
 def test_a_pair_of_texts_has_no_names(tiny_model: Path) -> None:
     with pytest.raises(DataError, match="give only one text"):
         zero_shot([("a", "red")], ["red", "dog"], model=tiny_model)
+
+
+def test_swapped_arguments_and_one_label_are_told(tiny_model: Path) -> None:
+    with pytest.warns(DataWarning, match=r"are they swapped\? zero_shot\(texts, labels\)"):
+        zero_shot(["hen", "old dog"], TEXTS, model=tiny_model)
+    with pytest.raises(UsageError, match="labels is one text, 'hen': give a list of names"):
+        zero_shot(TEXTS, "hen", model=tiny_model)

@@ -29,12 +29,13 @@ def test_the_least_likely_label_comes_first_and_not_the_widest_margin():
     assert [each.example for each in found[:2]] == [1, 2]
 
 
-def test_labels_of_rare_classes_are_not_judged_where_asked():
+def test_labels_of_classes_are_not_judged_where_asked():
     p, labels = [[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.2, 0.8], [0.9, 0.1]], [0, 0, 0, 1, 1]
 
-    assert suspected_label_errors(p, labels, least_support=2)
-    assert all(each.given == 0 for each in suspected_label_errors(p, labels, least_support=3))
-    assert suspected_label_errors(p, labels, least_support=4) == []
+    assert suspected_label_errors(p, labels)
+    only = suspected_label_errors(p, labels, judged=[True, False])
+    assert all(each.given == 0 for each in only)
+    assert suspected_label_errors(p, labels, judged=[False, False]) == []
 
 
 @given(seed=st.integers(0, 100_000), count=st.integers(1, 30), classes=st.integers(2, 5))

@@ -153,3 +153,14 @@ def test_the_prompts_and_the_pooling_of_sentence_transformers_count(
     assert index.settings["prompt"] == "a dog "
     with pytest.raises(UsageError, match="prompt: 'a dog ' before, '' now"):
         write_index(Embedder(model, normalize=True, prompt=""), examples, index.directory)
+
+
+def test_a_score_is_a_cosine_however_it_is_rounded(make_index: Make) -> None:
+    index = Index(make_index())
+    index.vectors = np.asarray(index.vectors) * np.float32(1.0000005)
+
+    nearest = index.nearest(np.array(index.vectors[:1]), 1)[0]
+    opposite = index.nearest(-np.array(index.vectors[:1]), len(index))[0]
+
+    assert nearest[0].score == 1.0
+    assert opposite[-1].score == -1.0

@@ -19,6 +19,7 @@ from tests.conftest import TINY_VOCABULARY, server_on_a_thread
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import Predictor
 from tidybert.server.answers import Refusal
+from tidybert.server.settings import ServerSettings
 from tidybert.tokenization import BertTokenizer
 
 TEXTS = ["red cat", "the old dog saw a white hen", ""]
@@ -57,7 +58,8 @@ def server(
         "several": saved("several", CLASSIFIER, num_labels=3, problem_type=SEVERAL),
         "pairs": saved("pairs", CLASSIFIER, num_labels=2),
     }
-    with server_on_a_thread(models=models, keys=(KEY,)) as (address, engine):
+    given = {"models": models, "keys": (KEY,), "allow_token_ids": True}
+    with server_on_a_thread(**given) as (address, engine):
         yield Served(url=f"http://{address}", models=models, engine=engine)
 
 
@@ -126,6 +128,22 @@ def test_openai_says_what_was_cut(client: openai.OpenAI) -> None:
     assert answer.usage.prompt_tokens == 3 + 32
 
 
+def test_openai_takes_no_ids_of_other_tokenizers(
+    server: Served, client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ServerSettings(models=server.models, keys=(KEY,))
+    monkeypatch.setattr(server.engine, "settings", settings)
+
+    # What LangChain sends unless it is told otherwise: ids of tiktoken.
+    for ids in ([7], [[7, 8], [9]]):
+        with pytest.raises(openai.BadRequestError) as caught:
+            client.embeddings.create(model="encoder", input=ids)
+        assert caught.value.param == "input"
+        assert "OpenAIEmbeddings(check_embedding_ctx_length=False)" in caught.value.message
+        assert "--allow-token-ids" in caught.value.message
+    assert len(client.embeddings.create(model="encoder", input=["a", "cat"]).data) == 2
+
+
 def test_openai_takes_2048_inputs(client: openai.OpenAI) -> None:
     answer = client.embeddings.create(model="encoder", input=["a", "the cat"] * 1024)
     assert len(answer.data) == 2048
@@ -139,8 +157,9 @@ def test_openai_takes_2048_inputs(client: openai.OpenAI) -> None:
     ("given", "error", "param"),
     [
         ({"input": []}, openai.BadRequestError, "input"),
-        ({"input": [["a"]]}, openai.BadRequestError, "input"),
-        ({"input": [True]}, openai.BadRequestError, "input"),
+        ({"input": [["a"]]}, openai.BadRequestError, "input.0"),
+        ({"input": [True]}, openai.BadRequestError, "input.0"),
+        ({"input": ["a", 1]}, openai.BadRequestError, "input.1"),
         ({"input": [[5], [10**9]]}, openai.BadRequestError, "input.1"),
         ({"input": "a", "dimensions": 17}, openai.BadRequestError, "dimensions"),
         ({"input": "a", "encoding_format": "int8"}, openai.BadRequestError, "encoding_format"),
@@ -411,7 +430,8 @@ def test_an_error_names_the_field(post: Sender) -> None:
     assert error() == "inputs: Field required"
     assert error(inputs=["a", LONG]).startswith("inputs.1: 42 tokens")
     assert "'truncat'" in error(inputs="a", truncat=True)
-    assert error(inputs=["a", 3]).startswith("inputs: expected a text, a list of texts,")
+    assert error(inputs=3).startswith("inputs: expected a text, a list of texts,")
+    assert error(inputs=["a", 3]) == "inputs.1: Input should be a valid string"
     assert error(inputs="a", truncation_direction="left").startswith("truncation_direction: ")
 
 

@@ -1,7 +1,11 @@
 """The door: keys, sizes, clients that leave, and errors that nobody expected."""
 
 import asyncio
+import gc
 import logging
+import signal
+import threading
+import weakref
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -9,6 +13,7 @@ import httpx
 import pytest
 from tests.conftest import server_on_a_thread
 
+from tidybert.server import engine as engine_module
 from tidybert.server.answers import Refusal
 from tidybert.server.app import make_app
 from tidybert.server.engine import AskedModel, Engine
@@ -193,3 +198,101 @@ def test_reloading_is_for_this_machine_or_for_a_key(
 
     assert found.status_code == status
     assert (engine.model("colours") is before) == (status == 403)
+
+
+def test_one_reload_at_a_time_and_the_old_models_go(make_engine: Make, make_client: Any) -> None:
+    engine = make_engine("colours", "base", "poem")
+    old = [weakref.ref(each.encoder) for each in engine.models.values()]
+
+    async def ask(client: Any) -> list[Any]:
+        # The page holds models of its own.
+        await client.post("/page/tokens", json={"model": "colours", "text": "a cat"})
+        asked = [client.post("/admin/reload") for _ in range(5)]
+        answers = await asyncio.gather(*asked)
+        return [*answers, await client.post("/admin/reload")]
+
+    gc.disable()
+    try:
+        found = run(make_client(engine), ask)
+        assert [each() for each in old] == [None] * 3
+    finally:
+        gc.enable()
+
+    assert sorted(each.status_code for each in found) == [200, 200, 409, 409, 409, 409]
+    refused = next(each for each in found if each.status_code == 409)
+    assert "opened already" in refused.json()["error"]["message"]
+    assert refused.headers["retry-after"] == "1"
+
+
+def test_a_worker_asks_its_parent_for_one_reload(
+    make_engine: Make, make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine("colours")
+    signals: list[tuple[int, int]] = []
+    monkeypatch.setattr("os.kill", lambda *given: signals.append(given))
+    # Each worker has an engine of its own, and all share a byte.
+    shared = bytearray(1)
+    workers = [Engine(engine.settings, 7, shared) for _ in range(2)]
+    for each in workers:
+        each.models = engine.models
+    found = [
+        run(make_client(each), lambda client: client.post("/admin/reload"))
+        for each in (*workers, *workers)
+    ]
+
+    assert [each.status_code for each in found] == [202, 409, 409, 409]
+    assert signals == [(7, signal.SIGHUP)]
+
+
+def test_a_reload_goes_on_without_its_client_and_beyond_the_deadline(
+    make_engine: Make, make_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine("colours", deadline=1.0)
+    before, may_go = engine.model("colours"), threading.Event()
+    opening = engine_module.open_models
+
+    def slow(settings: Any) -> Any:
+        assert may_go.wait(10)
+        return opening(settings)
+
+    monkeypatch.setattr(engine_module, "open_models", slow)
+
+    async def ask(client: Any) -> list[int]:
+        late = await client.post("/admin/reload")
+        second = await client.post("/admin/reload")
+        may_go.set()
+        while engine.model("colours") is before:
+            await asyncio.sleep(0.01)
+        return [late.status_code, second.status_code]
+
+    assert run(make_client(engine), ask) == [202, 409]
+
+
+def test_every_route_has_the_deadline_and_what_waits_is_not_begun(
+    make_engine: Make, make_client: Any
+) -> None:
+    engine = make_engine("colours", deadline=0.3)
+    tokenizer = engine.model("colours").tokenizer
+    begun, may_go = [], threading.Event()
+
+    def encode_batch(texts: Any, *given: Any) -> Any:
+        begun.append(texts)
+        assert may_go.wait(10)
+        return [[0]]
+
+    tokenizer.encode_batch = encode_batch  # type: ignore[method-assign]
+    long = {"inputs": "cat " * 5000}
+
+    async def ask(client: Any) -> list[Any]:
+        paths = ["/tokenize", "/v1/models/colours/tokenize", "/tokenize", "/tokenize"]
+        answers = await asyncio.gather(*(client.post(each, json=long) for each in paths))
+        may_go.set()
+        return answers
+
+    found = run(make_client(engine), ask)
+
+    assert [each.status_code for each in found] == [504] * 4
+    assert found[0].json()["error_type"] == "deadline_exceeded"
+    assert int(found[0].headers["retry-after"]) >= 1
+    # The thread has ended the first; the others were gone from its queue.
+    assert len(begun) == 1

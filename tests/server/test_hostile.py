@@ -8,18 +8,27 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import torch
+from pydantic import ValidationError
 from tests.conftest import server_on_a_thread
 
 from tidybert.cli.main import run
 from tidybert.errors import UsageError
 from tidybert.server import process
 from tidybert.server.engine import Engine
+from tidybert.server.protocols.native import (
+    EmbedBody,
+    FillMaskBody,
+    NextSentenceBody,
+    PredictBody,
+)
+from tidybert.server.protocols.pipeline_routes import PipelineRequest
 from tidybert.server.settings import ServerSettings
 
 PREDICT = "/v1/models/colours/predict"
@@ -48,6 +57,141 @@ def descriptors() -> int:
 def is_well(host: str, port: int) -> bool:
     found = httpx.post(f"http://{host}:{port}{PREDICT}", json={"inputs": "a cat"}, timeout=20)
     return found.status_code == 200
+
+
+COUNTED: list[tuple[str, Any, int, str | None, str]] = [
+    ("/v1/models/colours/predict", {"inputs": [1] * 9000}, 422, "inputs", "9,000 inputs"),
+    ("/v1/models/base/embed", {"inputs": [1] * 9000}, 422, "inputs", "9,000 inputs"),
+    ("/v1/models/base/fill-mask", {"inputs": [[]] * 9000}, 422, "inputs", "9,000 inputs"),
+    ("/v1/models/base/fill-mask", {"inputs": "a", "among": [1] * 9000}, 422, "among", "9,000"),
+    ("/v1/models/base/next-sentence", {"inputs": [None] * 9000}, 422, "inputs", "9,000 inputs"),
+    ("/v1/models/base/tokenize", {"inputs": [0.5] * 9000}, 422, "inputs", "9,000 inputs"),
+    ("/search", {"inputs": [True] * 9000}, 422, "inputs", "9,000 inputs"),
+    ("/page/word-map", {"model": "base", "words": [1] * 9000}, 422, "words", "9,000 items"),
+    ("/embed", {"inputs": [[1]] * 9000}, 413, None, "9,000 inputs"),
+    ("/rerank", {"query": "a", "texts": [1] * 9000}, 413, None, "9,000 items of texts"),
+    ("/decode", {"ids": [1] * 40_000}, 422, None, "40,000 ids"),
+    ("/v1/embeddings", {"input": [None] * 9000}, 413, None, "9,000 items of input"),
+    ("/", {"inputs": [{}] * 9000}, 413, None, "9,000 inputs"),
+    ("/v1/models/colours/predict", {str(n): 1 for n in range(9000)}, 422, None, "9,000 fields"),
+    ("/v1/models/colours/predict", {"inputs": [[]] * 17_000}, 400, None, "17,002 lists"),
+    ("/page/tokens", {"model": "base", "x": {str(n): 1 for n in range(99)}}, 422, "x", "99 fields"),
+]
+
+
+def test_a_body_is_counted_before_its_types_are_looked_at(server: tuple[str, int, Engine]) -> None:
+    host, port, _engine = server
+    with httpx.Client(base_url=f"http://{host}:{port}", timeout=30) as client:
+        for path, body, status, field, message in COUNTED:
+            found = client.post(path, json=body)
+            error = found.json()["error"]
+            said = error if isinstance(error, str) else error["message"]
+            assert (found.status_code, message in said) == (status, True), (path, found.text)
+            if field is not None:
+                assert error["field"] == field
+
+
+def test_the_first_wrong_item_ends_the_check() -> None:
+    for body in (PredictBody, EmbedBody, FillMaskBody, NextSentenceBody, PipelineRequest):
+        with pytest.raises(ValidationError) as caught:
+            body(inputs=[1] * 1000)
+        assert caught.value.error_count() < 16, body
+
+
+def test_lists_within_texts_are_no_lists(server: tuple[str, int, Engine]) -> None:
+    host, port, _engine = server
+    for text in ('[{":' * 17_000, '\\"[' * 17_000, "\\\\[" * 17_000, '"' * 9 + "[" * 17_000):
+        body = {"inputs": text, "truncate": True}
+        found = httpx.post(f"http://{host}:{port}{PREDICT}", json=body, timeout=30)
+        assert found.status_code == 200, found.text
+
+
+def test_a_wrong_item_is_named_by_its_place(server: tuple[str, int, Engine]) -> None:
+    host, port, _engine = server
+    wrong = [
+        ("colours/predict", ["a", 1], "inputs.1"),
+        ("questions/predict", [{"question": "a", "context": "b"}, {"question": "a"}], "inputs.1"),
+        ("base/next-sentence", [{"text": "a", "text_pair": 5}], "inputs.0.text_pair"),
+        ("base/embed", [[5], ["a"]], "inputs.1"),
+        ("base/embed", [[5], [5, "a"]], "inputs.1"),
+        ("base/tokenize", {"a": 1}, "inputs"),
+    ]
+    for path, inputs, field in wrong:
+        address = f"http://{host}:{port}/v1/models/{path}"
+        found = httpx.post(address, json={"inputs": inputs})
+        assert found.status_code == 422
+        assert found.json()["error"]["field"].startswith(field), found.text
+
+
+def sent(host: str, port: int, *parts: bytes) -> bytes:
+    """All that a server answers until it closes the connection."""
+    answer = b""
+    with socket.create_connection((host, port), timeout=20) as connection:
+        with contextlib.suppress(OSError):
+            for part in parts:
+                connection.sendall(part)
+        with contextlib.suppress(ConnectionResetError):
+            while part := connection.recv(65_536):
+                answer += part
+    return answer
+
+
+HEAD = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def test_the_head_of_a_request_is_limited_before_a_key_is_asked(served: dict[str, str]) -> None:
+    line = b"X: " + b"a" * 1000 + b"\r\n"
+    given = {"models": {"colours": served["colours"]}, "device": "cpu", "keys": ("a-long-key",)}
+    with server_on_a_thread(**given) as (address, _engine):
+        host, _, number = address.partition(":")
+        ask = partial(sent, host, int(number))
+        for parts in (
+            [HEAD, *[line] * 200],
+            [HEAD + b"X: ", b"a" * 200_000],
+            [b"GET /" + b"a" * 200_000],
+            [b"\r\n" * 100_000],
+        ):
+            assert ask(*parts).startswith(b"HTTP/1.1 431 "), parts[0]
+        # Half as much is a request, which then lacks a key.
+        small = ask(HEAD, *[line] * 30, b"Connection: close\r\nContent-Length: 0\r\n\r\n")
+        assert small.startswith(b"HTTP/1.1 401 ")
+
+
+def test_trailers_are_limited_and_read_by_nobody(server: tuple[str, int, Engine]) -> None:
+    host, port, _engine = server
+    body = b'e\r\n{"inputs":"a"}\r\n0\r\n'
+    line = b"X: " + b"a" * 1000 + b"\r\n"
+    assert sent(host, port, CHUNKED, body, *[line] * 200).startswith(b"HTTP/1.1 431 ")
+    assert sent(host, port, CHUNKED, b"e;a=" + b"a" * 200_000).startswith(b"HTTP/1.1 431 ")
+    few = sent(
+        host,
+        port,
+        CHUNKED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"),
+        body + line + b"\r\n",
+    )
+    assert few.startswith(b"HTTP/1.1 200 ")
+    # A body in small chunks has more signs around it than the head may have.
+    many = b"1\r\n \r\n" * 30_000 + body + b"\r\n"
+    found = sent(host, port, CHUNKED.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"), many)
+    assert found.startswith(b"HTTP/1.1 200 ")
+    assert is_well(host, port)
+
+
+def test_tokens_are_counted_before_they_are_shown(
+    server: tuple[str, int, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, port, _engine = server
+    monkeypatch.setattr("tidybert.server.engine.MOST_SHOWN", 100)
+    for path, size, status in (
+        ("/tokenize", 99, 422),
+        ("/v1/models/base/tokenize", 99, 422),
+        ("/tokenize", 98, 200),
+    ):
+        body = {"inputs": "cat " * size}
+        found = httpx.post(f"http://{host}:{port}{path}", json=body)
+        assert found.status_code == status
+        assert ("101 tokens" in found.text) == (status == 422)
 
 
 BODIES: list[tuple[str, bytes, int, str | None]] = [

@@ -39,14 +39,35 @@ def passes(given: dict[str, Any], method: str, host: str, origin: str | None = N
         ({}, "[::1", False),
         (NAMED, "models.example:443", True),
         (NAMED, "evil.example", False),
-        (EVERYWHERE, "anything.example", True),
+        # A page that makes its own name lead here has a name with a dot.
+        (EVERYWHERE, "anything.example", False),
+        (EVERYWHERE, "anything.example.:8000", False),
+        (EVERYWHERE, "localhost:8000", True),
+        (EVERYWHERE, "10.0.0.5:8000", True),
+        (EVERYWHERE, "[fd00::5]:8000", True),
+        (EVERYWHERE, "tidybert:8000", True),
+        (EVERYWHERE, "my_models-1", True),
+        (EVERYWHERE, "box.own.example:8000", True),
+        ({"host": "10.0.0.5"}, "anything.example", False),
+        ({**EVERYWHERE, "keys": ("a-long-key",)}, "anything.example", True),
+        ({**EVERYWHERE, **NAMED}, "10.0.0.5", True),
         ({**EVERYWHERE, **NAMED}, "anything.example", False),
         ({**EVERYWHERE, **NAMED}, "models.example", True),
         (SOCKET, "models.example", True),
     ],
 )
-def test_hosts(given: dict[str, Any], host: str, expected: bool) -> None:
+def test_hosts(
+    given: dict[str, Any], host: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "Box.own.example")
     assert passes(given, "GET", host) is expected
+
+
+def test_an_origin_of_the_same_foreign_name_is_no_proof() -> None:
+    for method in ("GET", "POST"):
+        origin = "http://evil.example:8000"
+        assert not passes(EVERYWHERE, method, "evil.example:8000", origin)
+    assert passes(EVERYWHERE, "POST", "tidybert:8000", "http://tidybert:8000")
 
 
 @pytest.mark.parametrize(

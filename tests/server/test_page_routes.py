@@ -1,8 +1,13 @@
 """The page's routes: files under a strict policy, views in one thread, keys, and errors."""
 
+import inspect
+import json
+import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import anyio
 import httpx
@@ -10,6 +15,7 @@ import pytest
 
 from tidybert.page.page_model import POLICY, page_files
 from tidybert.page.views import VIEWS
+from tidybert.reporting.pretraining_curves import write_curves
 from tidybert.server.engine import Engine
 from tidybert.server.protocols import page_routes
 
@@ -161,3 +167,90 @@ def test_the_page_shares_the_embeddings_of_the_server_and_all_of_a_language_mode
         assert {each.data_ptr() for each in shared.parameters()} <= theirs
     # Its layers are not laid out for answers alone.
     assert model.explainer.encoder.layers is parts[-1].bert.layers
+
+
+@pytest.mark.anyio
+async def test_no_view_fails_by_what_it_is_given(make_engine: Make, make_client: Make) -> None:
+    names = ("base", "colours", "questions", "tags", "choices", "poem")
+    texts = ["a red cat", "", "[CLS] [SEP]", "the [MASK] cat", "\0", "a " * 99, "x" * 5000]
+    values: list[Any] = [
+        *texts, None, True, -1, 2, 10**30, 1e300, {}, ["a"], ["a", "a [MASK]"], [["a"]], ["a"] * 99
+    ]  # fmt: skip
+    draw = random.Random(0)
+    async with make_client(make_engine(*names)) as client:
+        for view, function in VIEWS.items():
+            keys = list(inspect.signature(function).parameters)[1:]
+            for number in range(18):
+                body = {key: draw.choice(values if number % 2 else texts) for key in keys}
+                if number % 4 == 0:
+                    body |= {key: 1 for key in ("layer", "head", "word", "seed") if key in keys}
+                    body |= {"choices": ["a", "b"]} if "choices" in keys else {}
+                body["model"] = names[number % len(names)]
+                found = await client.post(f"/page/{view}", json=body)
+                assert found.status_code in (200, 422), (view, body, found.text)
+
+
+HOSTILE_RUNS = {
+    "metrics.jsonl": [
+        {"step": 20, "loss": 1, "mlm_loss": 1, 'eval_probe_"><img src=x onerror=alert(1)>': 7},
+        {"step": 20, "eval_mlm_loss": 1, "eval_mlm_loss/<script>alert(1)</script>": 0.5},
+        {"step": 20, "eval_probe_\u202e\u0007": 0.25},
+    ],
+    "arguments.json": {
+        "record": {"changed_on_the_way": [{"step": 3, "<b>": ["</title><script>", "&"]}]}
+    },
+}
+
+
+@pytest.mark.anyio
+async def test_names_of_a_run_are_no_markup(
+    make_engine: Make, make_client: Make, own_copy: Callable[[str], Path]
+) -> None:
+    run = own_copy("base")
+    for name, content in HOSTILE_RUNS.items():
+        lines = content if isinstance(content, list) else [content]
+        (run / name).write_text("".join(json.dumps(each) + "\n" for each in lines))
+    write_curves(run)
+    async with make_client(make_engine(paths={"run": str(run)})) as client:
+        found = (await asked(client, "run", model="run", text="a [MASK] cat")).json()
+
+    for picture in (found["picture"], (run / "curves.svg").read_text()):
+        root = ElementTree.fromstring(picture)
+        tags = {each.tag.rpartition("}")[2] for each in root.iter()}
+        assert not tags & {"script", "img", "b", "foreignObject", "a"}
+        assert not any(name.startswith("on") for each in root.iter() for name in each.attrib)
+        assert "<script>alert(1)</script>" in "".join(root.itertext())
+        assert "\u202e" not in picture
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("metrics.jsonl", '{"step": -5, "loss": 1, "mlm_loss": 1}'),
+        ("metrics.jsonl", '{"step": 1e308, "loss": 1, "mlm_loss": 1}'),
+        ("metrics.jsonl", '{"step": 0, "loss": 1, "mlm_loss": 1}'),
+        ("arguments.json", '{"record": {"changed_on_the_way": [5]}}'),
+        ("arguments.json", '{"record": {"changed_on_the_way": [{"step": "x", "a": [1, 2]}]}}'),
+        ("arguments.json", "["),
+    ],
+)
+async def test_a_damaged_run_gives_a_message_without_its_place(
+    make_engine: Make,
+    make_client: Make,
+    own_copy: Callable[[str], Path],
+    name: str,
+    content: str,
+) -> None:
+    run = own_copy("base")
+    (run / "metrics.jsonl").write_text('{"step": 5, "loss": 1, "mlm_loss": 1}')
+    (run / name).write_text(content)
+    engine = make_engine(paths={"run": str(run)}, host="0.0.0.0")
+    async with make_client(engine) as client:
+        found = await asked(client, "run", model="run")
+        (run / "metrics.jsonl").write_text('{"step": 5, "loss": 1, "mlm_loss": 1}')
+        (run / "arguments.json").unlink(missing_ok=True)
+        well = await asked(client, "run", model="run")
+
+    assert (found.status_code, well.status_code) == (422, 200)
+    assert str(run) not in found.text + well.text

@@ -1,11 +1,14 @@
 """The process: a real server ends what it took, listens where it was told, and is patient once."""
 
+import asyncio
 import json
 import signal
+import socket
 import subprocess
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,9 @@ import httpx
 import pytest
 
 from tidybert.errors import UsageError
-from tidybert.server.process import listening_on
+from tidybert.server.app import make_app
+from tidybert.server.engine import Engine
+from tidybert.server.process import http_server, listening_on
 from tidybert.server.settings import ServerSettings
 
 
@@ -80,3 +85,39 @@ def under_load(server: Any, path: Path) -> list[Any]:
         each.join(30)
         assert not each.is_alive()
     return answers
+
+
+def test_what_waits_when_a_server_ends_is_answered(served: dict[str, str]) -> None:
+    engine = Engine(ServerSettings(models={"one": served["colours"]}, device="cpu", port=0))
+    engine.open()
+    engine.start()
+    bound = listening_on(engine.settings)
+    address = bound.getsockname()
+    body = b'{"inputs": "a red cat"}'
+    head = (
+        "POST /v1/models/one/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json"
+    )
+    request = f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+    async def live_and_end() -> list[socket.socket]:
+        server = http_server(make_app(engine), engine.settings)
+        server.config.load()
+        server.lifespan = server.config.lifespan_class(server.config)
+        await server.startup([bound])
+        # The event loop does nothing meanwhile, so that they wait to be accepted.
+        clients = [socket.create_connection(address, timeout=20) for _ in range(8)]
+        for each in clients:
+            each.sendall(request)
+        await server.shutdown([bound])
+        return clients
+
+    try:
+        for client in asyncio.run(live_and_end()):
+            with client:
+                answer = b"".join(iter(partial(client.recv, 65_536), b""))
+            assert answer.startswith(b"HTTP/1.1 200 ")
+            assert b"connection: close" in answer.lower()
+    finally:
+        engine.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address, timeout=20)

@@ -242,3 +242,10 @@ def test_no_texts(tokenizer: BertTokenizer) -> None:
         assert (flat.tolist(), offsets.tolist(), flat.dtype) == ([], [0], np.uint16)
     with pytest.raises(UsageError, match="num_workers is -1"):
         tokenizer.encode_batch(["un"], num_workers=-1)
+
+
+def test_the_scripts_of_a_vocabulary_are_those_of_its_letters() -> None:
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused1]", "1", "!", "##₂"]
+    tokens += ["a", "##b", "é", "ﬁ", "д", "中", "ก"]
+
+    assert BertTokenizer(tokens).scripts() == {"Latin": 4, "Cyrillic": 1, "CJK": 1, "Thai": 1}

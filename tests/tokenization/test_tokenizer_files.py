@@ -1,9 +1,11 @@
 """The tokeniser's files: what we write transformers opens, what it writes we open."""
 
+import base64
 import itertools
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -98,6 +100,53 @@ def test_damaged_settings_are_refused(
         BertTokenizer.from_pretrained(tmp_path)
 
 
+def replace(pattern: str, content: str, kind: str = "String") -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
+
+
+LONG_MAP = base64.b64encode(bytes(4) + b"x" * 65 + b"\0").decode()
+
+
+@pytest.mark.parametrize(
+    ("steps", "limit"),
+    [
+        ([replace("a", "b" * 65)], "65 characters; the limit for what a normalizer"),
+        ([replace("a", "b" * 65, "Regex")], "65 characters"),
+        ([{"type": "Prepend", "prepend": "b" * 65}], "65 characters"),
+        ([{"type": "Precompiled", "precompiled_charsmap": LONG_MAP}], "65 characters"),
+        ([replace("a", "aa")] * 7, "128 characters"),
+        ([replace("a", "bb"), replace("b", "cc")] * 1 + [replace("c", "d" * 64)], "256 characters"),
+        ([{"type": "Sequence", "normalizers": [replace("[ab]", "ab", "Regex")] * 7}], "128"),
+        ([{"type": "NFC"}] * 101, "101 steps"),
+    ],
+)
+def test_a_normalizer_that_makes_much_of_a_little_is_refused(
+    tokenizer: BertTokenizer, tmp_path: Path, steps: list[dict[str, Any]], limit: str
+) -> None:
+    tokenizer.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    normalizer = {"type": "Sequence", "normalizers": steps}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "normalizer": normalizer}))
+
+    with pytest.raises(LimitError, match=limit):
+        BertTokenizer.from_pretrained(tmp_path)
+
+
+def test_a_panic_of_the_library_over_a_text_is_an_error(
+    tokenizer: BertTokenizer, tmp_path: Path
+) -> None:
+    tokenizer.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    steps = [replace("&", " and "), replace("(a+)+$", "x", "Regex")]
+    normalizer = {"type": "Sequence", "normalizers": steps}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "normalizer": normalizer}))
+    opened = BertTokenizer.from_pretrained(tmp_path)
+
+    assert opened.tokenize("b") == tokenizer.tokenize("b")
+    with pytest.raises(VocabularyError, match="cannot compute it"):
+        opened.tokenize("a" * 40 + "b")
+
+
 def test_a_directory_without_vocabulary_is_refused(tmp_path: Path) -> None:
     with pytest.raises(VocabularyError, match=r"expected vocab\.txt or tokenizer\.json"):
         BertTokenizer.from_pretrained(tmp_path)
@@ -142,6 +191,11 @@ def test_a_directory_without_vocabulary_is_refused(tmp_path: Path) -> None:
         (
             {"normalizer": {**BERT, "lowercase": "yes"}},
             "lowercase is 'yes': expected true, false",
+        ),
+        ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}}, "cannot read it"),
+        (
+            {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "EAAAAP" + "/" * 80}},
+            "cannot read it",
         ),
     ],
 )

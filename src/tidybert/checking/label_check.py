@@ -83,10 +83,12 @@ def fold_numbers(identities: Sequence[Hashable], labels: Indices) -> Indices:
     for number, identity in enumerate(identities):
         groups.setdefault(identity, []).append(number)
     members = list(groups.values())
+    # Two groups never share all folds: of the classes that begin one, no number is left out.
+    classes = np.unique(labels[[each[0] for each in members]], return_inverse=True)[1].tolist()
     dealt: Counter[int] = Counter()
     folds = np.empty(len(labels), dtype=np.int64)
     for at in np.random.default_rng(0).permutation(len(members)):
-        label = int(labels[members[at][0]])
+        label = classes[at]
         folds[members[at]] = (label + dealt[label]) % FOLDS
         dealt[label] += 1
     return folds
@@ -202,16 +204,23 @@ def label_probabilities(
 
 
 def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -> dict[str, Any]:
-    """Labels that may be wrong, of classes with FOLDS texts, and classes mixed up; p: (N, C)."""
+    """Labels that may be wrong, of classes with FOLDS different texts, and classes mixed up.
+
+    p: (N, C).
+    """
     features = first_features(data.train_features)
     labels = np.array([one.label for one in features], dtype=np.int64)
     best = p.argmax(axis=1)
     support = np.bincount(labels, minlength=len(task.names))
+    # Equal texts share a fold, so copies are no company.
+    pairs = {*zip(labels.tolist(), map(task.identity, data.train), strict=True)}
+    different = np.bincount([label for label, _ in pairs], minlength=len(task.names))
+    judged = different >= FOLDS
     agreement = float((best == labels).mean())
     return {
         "agreement": agreement,
         "reliable": agreement >= RELIABLE,
-        "not_judged": [task.names[at] for at in np.flatnonzero((support > 0) & (support < FOLDS))],
+        "not_judged": [task.names[at] for at in np.flatnonzero((different > 0) & ~judged)],
         "suspected": [
             {
                 **_example(data.train[one.example]),
@@ -220,7 +229,7 @@ def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -
                 "suggested": task.names[one.suggested],
                 "suggested_probability": float(p[one.example, one.suggested]),
             }
-            for one in suspected_label_errors(p, labels, least_support=FOLDS)
+            for one in suspected_label_errors(p, labels, judged=judged)
         ],
         "mixed_up": _mixed_up(task.names, labels, best, support),
     }
@@ -410,7 +419,8 @@ def check_examples(
         found = task.features(examples, opened.tokenizer, max_seq_length) if examples else []
         return list(found)
 
-    data = TrainingData(train, dev, features_of(train), features_of(dev), max_seq_length)
+    parts = features_of(train), features_of(dev)
+    data = TrainingData(train, dev, *parts, max_seq_length, opened.tokenizer)
     report = task.check(data)
     if report.errors:
         return Findings(report)
@@ -440,10 +450,13 @@ def check_examples(
         return Findings(
             report, **duplicates, not_looked_for=f"wrong labels: not for {task.name} yet"
         )
-    with progress("fitting probes", len(train)) as reporter:
-        p = label_probabilities(task, data, vectors.compared().train, reporter)
-    labels = label_findings(task, data, p)
-    found = Findings(report, labels, **duplicates)
+    if len(set(map(task.identity, train))) == 1:
+        why = f"wrong labels: all texts are equal, so no class is judged: {', '.join(task.names)}"
+        found = Findings(report, **duplicates, not_looked_for=why)
+    else:
+        with progress("fitting probes", len(train)) as reporter:
+            p = label_probabilities(task, data, vectors.compared().train, reporter)
+        found = Findings(report, label_findings(task, data, p), **duplicates)
     if pool is None:
         return found
     to_label, left_out = suggestions(task, data, vectors, pool, suggest)

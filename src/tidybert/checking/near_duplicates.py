@@ -23,15 +23,19 @@ Indices = npt.NDArray[np.int64]
 
 COLUMNS: Final = ("group", "row", "text", "nearest", "cosine")
 _BLOCK: Final = 1024
+_ROUNDING: Final = 1e-4
 
 
 def directions(vectors: Floats, centre: Floats) -> Floats:
     """(N, H) the vectors from ``centre`` (H,), scaled to length 1.
 
-    Vectors of many encoders share one large direction, which would make all texts alike.
+    Vectors of many encoders share one large direction, which would make all texts alike.  One that
+    is the centre, to rounding, keeps its own direction: so equal texts are alike without others.
     """
     moved = vectors - centre
-    lengths = np.linalg.norm(moved, axis=1, keepdims=True)
+    whole, lengths = (np.linalg.norm(each, axis=1, keepdims=True) for each in (vectors, moved))
+    is_centre = lengths < _ROUNDING * whole
+    moved, lengths = np.where(is_centre, vectors, moved), np.where(is_centre, whole, lengths)
     scaled: Floats = moved / np.maximum(lengths, 1e-12)
     return scaled
 

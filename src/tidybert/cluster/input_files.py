@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from tidybert import __version__
+from tidybert.corpus.documents import refuse_links
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.rows import count_of
 from tidybert.storage.journal import Count, Log, is_begun
@@ -63,6 +64,7 @@ def input_files(given: str, suffixes: Collection[str]) -> list[InputFile]:
     if path.is_dir():
         root, found = path, [each for each in path.rglob("*") if each.is_file()]
         found = [each for each in found if not _is_hidden(each.relative_to(path))]
+        refuse_links(given, found)
         _check_suffixes(given, found, suffixes)
     elif has_magic(given):
         # Path.glob takes no pattern that begins at the root.

@@ -13,7 +13,7 @@ import lzma
 import os
 import re
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from glob import glob, has_magic
@@ -38,7 +38,7 @@ from tidybert.files.text_lines import (
 )
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.limits import LINE_BYTES
-from tidybert.storage.opening import open_regular, os_reason
+from tidybert.storage.opening import leads_outside, open_regular, os_reason
 from tidybert.storage.own_files import GrowingFile
 from tidybert.storage.remote_files import RemoteFile, is_remote, remote_files
 
@@ -211,6 +211,7 @@ def _files_of(path: str | Path) -> set[Path]:
     if named.is_dir():
         files = {file.relative_to(named) for file in named.rglob("*") if not file.is_dir()}
         inside = {named / file for file in files if not any(part[0] == "." for part in file.parts)}
+        refuse_links(path, inside)
         for file in inside:
             _check_regular(file)
         if not inside:
@@ -230,6 +231,16 @@ def _files_of(path: str | Path) -> set[Path]:
         raise DataError(f"{path}: no such file or folder")
     _check_regular(named)
     return {named}
+
+
+def refuse_links(folder: str | Path, files: Iterable[Path]) -> None:
+    """Raise UsageError for a link in a folder that leads out of it, to any file of this user."""
+    links = sorted(file for file in files if leads_outside(file, folder))
+    if links:
+        raise UsageError(
+            f"{folder}: {count_of(len(links), 'link')} out of the folder, first {links[0]}; name "
+            f"the files to read, for example '{str(folder).rstrip('/')}/*.txt'"
+        )
 
 
 def _check_plain(folder: str | Path, files: Collection[PurePath]) -> None:

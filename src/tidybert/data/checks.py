@@ -12,11 +12,12 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.data.features import Features, first_features
+from tidybert.data.features import Features, UnknownTokens, first_features
 from tidybert.errors import LINE, DataError, DataWarning, TruncationWarning, in_python, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import label_order
 from tidybert.system.terminal import warn_user
+from tidybert.tokenization import BertTokenizer
 
 LINE_WIDTH: Final = 80
 SHOWN: Final = 5
@@ -119,6 +120,8 @@ class TrainingData(Generic[E]):
     train_features: Sequence[Features]
     dev_features: Sequence[Features]
     max_seq_length: int
+    tokenizer: BertTokenizer | None = None
+    """The one that made the features, to say how much of the texts it does not know."""
 
     @property
     def held_out(self) -> Sequence[E]:
@@ -139,12 +142,15 @@ class TrainingData(Generic[E]):
                 yield count_of(len(rows), f"{name} example"), lines_of(rows)
 
     def report(self, task: str) -> DataReport:
-        """A report that has only found out whether a part is empty."""
+        """A report that has only found out whether a part is empty, and what is unknown."""
         report = DataReport(task, len(self.train), None if self.dev is None else len(self.dev))
         if not self.train:
             report.errors.append("the training data hold no example")
         elif self.dev is not None and not self.dev:
             report.errors.append("the dev data hold no example")
+        if self.tokenizer is not None:
+            found = UnknownTokens(self.tokenizer).add(self.train_features).add(self.dev_features)
+            report.warnings += filter(None, [found.remark()])
         return report
 
 

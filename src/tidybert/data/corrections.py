@@ -12,15 +12,13 @@ from typing import Final
 
 from tidybert.errors import DataError, param, suggestion
 from tidybert.files.reading import ReadOptions, ReadReport
-from tidybert.files.records import delimited_rows
+from tidybert.files.records import delimited_rows, guarded
 from tidybert.files.rows import Problem
-from tidybert.files.text_examples import TextExample, canonical_label, finite_number
+from tidybert.files.text_examples import TextExample, canonical_label
 from tidybert.files.text_lines import open_bytes
 
 COLUMN: Final = "correction"
 _NEEDED: Final = ("row", "text", COLUMN)
-# A spreadsheet may run a cell that begins so as a formula.
-_FORMULAS: Final = ("=", "+", "-", "@")
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ def csv_text(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> st
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
-        writer.writerow([_cell(row.get(name)) for name in columns])
+        writer.writerow([guarded(_cell(row.get(name))) for name in columns])
     return file.getvalue()
 
 
@@ -82,7 +80,7 @@ def apply_corrections(path: str, examples: Sequence[TextExample]) -> Corrected:
             raise DataError(f"{where}: row {row} comes a second time; give each row once")
         seen.add(found[0])
         one = examples[found[0]]
-        label = canonical_label(_unquoted(cells[COLUMN]))
+        label = canonical_label(cells[COLUMN])
         if label is None:
             continue
         if label not in known:
@@ -139,14 +137,8 @@ def _differing(one: TextExample, cells: Mapping[str, str]) -> str | None:
 
 def _plain(text: str) -> str:
     """A text as both a file and a spreadsheet have it."""
-    return " ".join(_unquoted(text).split())
+    return " ".join(text.split())
 
 
 def _cell(value: object) -> str:
-    text = "" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
-    return f"'{text}" if text.startswith(_FORMULAS) and finite_number(text) is None else text
-
-
-def _unquoted(cell: str) -> str:
-    """The text that ``_cell`` turned into this cell."""
-    return cell[1:] if cell.startswith(tuple(f"'{sign}" for sign in _FORMULAS)) else cell
+    return "" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)

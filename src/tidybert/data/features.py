@@ -6,13 +6,14 @@ B on.  Too long a pair loses tokens from the end of its longer side first (``fit
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.errors import LINE, DataError, UsageError, param
+from tidybert.errors import LINE, DataError, DataWarning, UsageError, param
 from tidybert.files.text_examples import TextExample
+from tidybert.system.terminal import warn_user
 from tidybert.tokenization.tokenizer import BertTokenizer, fitting_lengths
 
 Ids = npt.NDArray[Any]
@@ -58,6 +59,46 @@ class Features:
     def sequence_lengths(self) -> tuple[int, ...]:
         """The length of each of its sequences; they sum up to n."""
         return self.lengths or (len(self.input_ids),)
+
+
+MUCH_UNKNOWN: Final = 0.05
+"""Share of unknown tokens from which a person is told."""
+
+
+class UnknownTokens:
+    """Counts the tokens of texts, and those of them that the vocabulary does not know."""
+
+    def __init__(self, tokenizer: BertTokenizer) -> None:
+        self.unk_token = tokenizer.unk_token
+        self._unknown_id = tokenizer.unk_token_id
+        self._around = (tokenizer.cls_token_id, tokenizer.sep_token_id)
+        self.num_tokens = self.num_unknown = 0
+        self._has_warned = False
+
+    def add(self, features: Sequence[Features]) -> Self:
+        """Count those of features too."""
+        if features:
+            ids = np.concatenate([one.input_ids for one in features])
+            self.num_tokens += len(ids) - int(np.isin(ids, self._around).sum())
+            self.num_unknown += int((ids == self._unknown_id).sum())
+        return self
+
+    def remark(self) -> str | None:
+        """A sentence on them where they are many; one alone is none of them."""
+        if self.num_unknown < 2 or self.num_unknown < MUCH_UNKNOWN * self.num_tokens:
+            return None
+        share = self.num_unknown / self.num_tokens
+        return (
+            f"{share:.1%} of the tokens are {self.unk_token}: the vocabulary has nothing for their "
+            "characters, so the model cannot tell them apart; tidybert info MODEL shows the "
+            "scripts that a vocabulary has"
+        )
+
+    def warn(self) -> None:
+        """Make a Python warning of the remark, once."""
+        if not self._has_warned and (remark := self.remark()) is not None:
+            self._has_warned = True
+            warn_user(remark, DataWarning)
 
 
 def first_features(features: Sequence[Features]) -> list[Features]:

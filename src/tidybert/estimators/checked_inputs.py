@@ -302,8 +302,8 @@ def _rows(X: Any) -> list[Any]:
 
 
 def _with_its_types(y: Any) -> Any:
-    """pandas' nullable and Arrow booleans and integers: NumPy makes floats of them."""
-    if getattr(y, "ndim", 0) == 1 and not isinstance(y.dtype, np.dtype) and hasattr(y, "iloc"):
+    """Booleans and integers of pandas' nullable and Arrow types, of which NumPy makes floats."""
+    if getattr(y, "ndim", 0) == 1 and not isinstance(y.dtype, np.dtype):
         values = y.tolist()
         if {type(value) for value in values} in ({bool}, {int}):
             return np.array(values)

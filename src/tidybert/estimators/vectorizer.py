@@ -10,6 +10,7 @@ import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from tidybert.catalog import DEFAULT_MODEL
 from tidybert.data.features import text_features
 from tidybert.errors import UsageError, WeightsError
 from tidybert.estimators.base import forget_warnings, warn_of_truncation
@@ -47,7 +48,8 @@ class BertVectorizer(
     needs the same MODEL; a hash is checked at the first use.
 
     Args:
-        model: a MODEL: installed weights (minilm) or a directory.
+        model: a MODEL: installed weights or a directory.  The package contains the default; the
+            vectors of minilm, which ``tidybert download minilm`` installs, tell more.
         training: arguments of ``tidybert.finetune`` by name, with ``out``, a new directory for the
             RUN whose vectors are taken.  None trains nothing.
         verbose: above 0, ``transform`` shows a bar.
@@ -59,7 +61,7 @@ class BertVectorizer(
         fingerprint_: a hash of the encoder's weights and its tokenizer.
     """
 
-    model: str | Path = field(default="minilm", kw_only=False)
+    model: str | Path = field(default=DEFAULT_MODEL, kw_only=False)
     training: Mapping[str, Any] | None = None
     verbose: int = 0
 

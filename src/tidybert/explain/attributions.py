@@ -240,7 +240,7 @@ class ExplainedInput:
 def check_method(method: str, steps: int | None) -> int:
     """The number of steps; UsageError for an unknown method, or steps that it does not take."""
     if method not in METHODS:
-        raise UsageError(f"{param('method')} {method!r}: expected one of {', '.join(METHODS)}")
+        raise UsageError(f"{param('method')} {method!r:.60}: expected one of {', '.join(METHODS)}")
     if steps is None:
         return STEPS
     if method != METHODS[0]:

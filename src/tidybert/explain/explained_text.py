@@ -122,7 +122,8 @@ def cosine(first: npt.NDArray[Any], second: npt.NDArray[Any]) -> Floats:
     """The cosines of vectors (…, d) with vectors (…, d); 0 where one of them is zero."""
     lengths = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
     products = np.sum(first * second, axis=-1)
-    return np.asarray(products / np.where(lengths == 0, 1, lengths), dtype=np.float32)
+    cosines = products / np.where(lengths == 0, 1, lengths)
+    return np.asarray(cosines.clip(-1, 1), dtype=np.float32)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from tidybert.errors import DataError
-from tidybert.files.folders import folder_names, read_text_file
+from tidybert.files.folders import folder_names, read_text_file, without_links
 from tidybert.files.reading import ReadReport
 from tidybert.files.rows import Problem, Record, count_of, json_type, text_problem
 from tidybert.storage.json_objects import decoded
@@ -131,8 +131,13 @@ def brat_records(path: str, report: ReadReport) -> Iterator[Record | Problem]:
     """The documents of a .ann file, or of a folder of them, each with the .txt beside it."""
     paths = [Path(path)]
     if paths[0].is_dir():
-        report.files = [name for name in folder_names(path) if name.endswith(".ann")]
+        names = [name for name in folder_names(path) if name.endswith(".ann")]
+        names = without_links(path, names, report)
+        texts = without_links(path, [f"{name[:-4]}.txt" for name in names], report)
+        report.files = [f"{name[:-4]}.ann" for name in texts]
         paths = [Path(path, name) for name in report.files]
+    else:
+        without_links(paths[0].parent, [paths[0].with_suffix(".txt").name], report)
     others = 0
     for number, file in enumerate(paths, start=1):
         try:

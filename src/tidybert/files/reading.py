@@ -75,6 +75,8 @@ class ReadOptions(Options):
     its byte-order mark, cp1252 by its letters."""
     skip_rows: int = option(0, at_least=0, part="tables")
     """``--skip-rows N``: Pass over the first N lines of csv or tsv, such as a title."""
+    follow_links: bool = option(False)
+    """``--follow-links``: Also read what links in a folder of texts name outside of it."""
 
     def __post_init__(self) -> None:
         """Check each value by itself; what depends on the file is checked on reading."""

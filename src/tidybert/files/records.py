@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from operator import ne
 from typing import Any, BinaryIO, Final
 
 from tidybert.errors import DataError, LimitError, param
 from tidybert.files.reading import ROLES, ReadOptions, ReadReport
-from tidybert.files.rows import Problem, Record, count_of, json_type
+from tidybert.files.rows import Problem, Record, count_of, finite_number, json_type
 from tidybert.files.text_lines import (
     NUL_BYTE,
     Line,
@@ -270,6 +271,24 @@ def _record(number: int, value: Any) -> Record | Problem:
 CellsRow = tuple[int, list[str]]
 
 
+# What a spreadsheet runs as a formula, after any number of the guards that show it as text.
+_LIVE: Final = re.compile(r"'*[=+\-@\t\r]")
+
+
+def guarded(text: str) -> str:
+    """A cell of a CSV to write, which no spreadsheet runs; a number stays as it is.
+
+    >>> guarded("=1+1"), guarded("-0.5"), guarded("'@SUM(1)")
+    ("'=1+1", '-0.5', "''@SUM(1)")
+    """
+    return f"'{text}" if _LIVE.match(text) and finite_number(text) is None else text
+
+
+def unguarded(cell: str) -> str:
+    """The text that ``guarded`` made a cell of."""
+    return cell[1:] if cell[:1] == "'" and _LIVE.match(cell) else cell
+
+
 def delimited_rows(
     stream: BinaryIO, report: ReadReport, file_format: str
 ) -> Iterator[CellsRow | Problem]:
@@ -277,13 +296,25 @@ def delimited_rows(
     options = report.options
     lines = decoded_lines(stream, options.codec(), report.path, report.guessed_encoding)
     lines = _with_delimiter(islice(lines, options.skip_rows, None), file_format, report)
-    blank = 0
+    blank = num_guards = 0
     for row in split_rows(lines, file_format, report.options):
-        if isinstance(row, Problem) or row[1]:
+        if isinstance(row, Problem):
             yield row
+        elif row[1]:
+            number, cells = row
+            if file_format == "csv" and any(cell[:1] == "'" for cell in cells):
+                plain = list(map(unguarded, cells))
+                num_guards += sum(map(ne, plain, cells))
+                cells = plain
+            yield number, cells
         else:
             blank += 1
     report.note_blank(blank)
+    if num_guards:
+        report.notes.append(
+            f"{count_of(num_guards, 'cell')} read without the ' that keeps a spreadsheet from "
+            "running it as a formula"
+        )
 
 
 def split_rows(

@@ -4,6 +4,7 @@ polars, pyarrow, duckdb and others give their columns through Arrow's C stream, 
 of its own (its object columns hold what Arrow cannot), and a Dataset of Hugging Face its table.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +25,15 @@ def text_problem(name: str, value: object) -> str | None:
     if not isinstance(value, str):
         return f"{name!r} is {json_type(value)} where a text is expected"
     return f"{name!r} holds {_LONE_SURROGATE}" if has_lone_surrogate(value) else None
+
+
+def finite_number(text: str) -> float | None:
+    """The finite number that a text spells, or None; 1_000 is not one."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and "_" not in text else None
 
 
 def has_lone_surrogate(text: str) -> bool:

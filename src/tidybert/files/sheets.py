@@ -23,11 +23,13 @@ from tidybert.storage.limits import SHEET_BYTES, SHEET_MEMORY
 from tidybert.storage.opening import open_regular
 
 WORKBOOKS: Final = (".xlsx", ".xls", ".ods")
+# A row may be in the file once and stand for a million.
+_ROW: Final = 512
 
 
 def sheet_rows(path: str, report: ReadReport) -> Iterator[CellsRow]:
     """The rows of a sheet that have a cell, after those to skip."""
-    _check_size(path)
+    size = _check_size(path)
     command = [sys.executable, "-P", str(sheet_process.__file__)]
     command += [str(Path(path).absolute()), report.options.sheet or "", str(SHEET_MEMORY.value)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
@@ -35,8 +37,10 @@ def sheet_rows(path: str, report: ReadReport) -> Iterator[CellsRow]:
         try:
             lines = iter(process.stdout.readline, b"")
             _note_sheet(path, json.loads(next(lines, b"{}")), report)
-            count = number = 0
+            count = number = total = 0
             for line in lines:
+                total += len(line) + _ROW
+                check_unpacked(total, size, path)
                 count, (number, cells) = count + 1, json.loads(line)
                 if number > report.options.skip_rows:
                     yield number, cells
@@ -49,14 +53,14 @@ def sheet_rows(path: str, report: ReadReport) -> Iterator[CellsRow]:
             process.kill()
 
 
-def _check_size(path: str) -> None:
-    """Raise LimitError for a workbook that unpacks to more than the limits."""
+def _check_size(path: str) -> int:
+    """The bytes of a workbook; LimitError for one that unpacks to more than the limits."""
     with open_regular(path) as stream:
         size = stream.seek(0, 2)
         SHEET_BYTES.check(size, path)
         stream.seek(0)
         if stream.peek(2)[:2] != b"PK":
-            return
+            return size
         try:
             with zipfile.ZipFile(stream) as packed:
                 total = sum(each.file_size for each in packed.infolist())
@@ -64,6 +68,7 @@ def _check_size(path: str) -> None:
                 SHEET_BYTES.check(total, path)
         except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
             raise DataError(f"{path}: not a spreadsheet that can be read: {error}") from error
+    return size
 
 
 def _note_sheet(path: str, found: dict[str, Any], report: ReadReport) -> None:

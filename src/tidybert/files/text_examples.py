@@ -8,7 +8,7 @@ from typing import Final
 
 from tidybert.errors import LimitError, param
 from tidybert.files.columns import MISSING, LabelCells
-from tidybert.files.rows import has_lone_surrogate, json_type, text_problem
+from tidybert.files.rows import finite_number, has_lone_surrogate, json_type, text_problem
 from tidybert.storage.limits import LABELS
 
 
@@ -57,15 +57,6 @@ def label_order(label: str) -> tuple[float, str]:
     """Sort key that puts "9" before "10", and numbers before words."""
     number = finite_number(label)
     return (math.inf if number is None else number, label)
-
-
-def finite_number(text: str) -> float | None:
-    """The finite number that a text spells, or None; 1_000 is not one."""
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and "_" not in text else None
 
 
 def canonical_label(value: object) -> str | None:

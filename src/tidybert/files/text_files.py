@@ -21,8 +21,8 @@ from tidybert.files.columns import (
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.formats import FileFormats, source
 from tidybert.files.reading import ReadOptions, ReadReport
-from tidybert.files.rows import Problem, count_of, json_type, text_problem
-from tidybert.files.text_examples import TextExample, canonical_label, finite_number, labels_of
+from tidybert.files.rows import Problem, count_of, finite_number, json_type, text_problem
+from tidybert.files.text_examples import TextExample, canonical_label, labels_of
 from tidybert.storage.limits import CELL_CHARACTERS
 
 

@@ -26,6 +26,7 @@ from tidybert.storage.limits import (
 from tidybert.storage.opening import open_regular, os_reason
 
 UNPACKED_BUFFER = 1 << 17
+_LINE: Final = 64  # Bytes of a line beside its text: an empty one takes time too.
 GZIP_MAGIC = b"\x1f\x8b"
 NUL_BYTE = f"a NUL byte: this is not plain text, or it is UTF-16 ({param('encoding', 'utf-16')})"
 
@@ -261,7 +262,8 @@ class LimitedUnpacking(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer as far as one read goes."""
         count: int = self._unpacked.readinto(buffer)
-        self._total += count
+        lines = bytes(buffer[:count]).count(b"\n")
+        self._total += count + lines * _LINE
         check_unpacked(self._total, self._packed_bytes(), self._path)
         return count
 

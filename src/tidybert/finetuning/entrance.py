@@ -8,9 +8,12 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, Unpack, overload
 
+import numpy.typing as npt
+
 from tidybert.catalog import DEFAULT_MODEL
 from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
 from tidybert.files.reading import ReadOptions
+from tidybert.files.rows import as_list, count_of
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.keywords import EvaluateOptions, FinetuneOptions
@@ -51,6 +54,7 @@ class FinetuneKeywords(FinetuneOptions, total=False):
     """Every keyword argument but ``multi_label``, for the overloads of ``finetune``."""
 
     dev: Any
+    dev_fraction: float | None
     unlabelled: Any
     out: str | Path | None
     verbose: bool
@@ -146,6 +150,15 @@ def finetune(
 ) -> FinetunedModel[LabelSetAnswer]: ...
 @overload
 def finetune(
+    data: Any,
+    task: list[Any] | tuple[Any, ...] | npt.NDArray[Any],
+    model: _Model = ...,
+    *,
+    multi_label: Literal[False] | None = ...,
+    **options: Unpack[FinetuneKeywords],
+) -> FinetunedModel[ClassAnswer]: ...
+@overload
+def finetune(
     data: Any, task: Literal["regress"], model: _Model = ..., **options: Unpack[FinetuneKeywords]
 ) -> FinetunedModel[ScoreAnswer]: ...
 @overload
@@ -166,11 +179,12 @@ def finetune(
 ) -> FinetunedModel[VectorAnswer]: ...
 def finetune(
     data: Any,
-    task: TaskName = "classify",
+    task: TaskName | list[Any] | tuple[Any, ...] | npt.NDArray[Any] = "classify",
     model: _Model = DEFAULT_MODEL,
     *,
     multi_label: bool | None = None,
     dev: Any = None,
+    dev_fraction: float | None = None,
     unlabelled: Any = None,
     out: str | Path | None = None,
     verbose: bool = False,
@@ -183,12 +197,14 @@ def finetune(
     Args:
         data: the path of a file; a DataFrame of pandas, polars or Arrow; a Dataset; dicts or
             tuples, such as (text, label), in a list; or two lists, (texts, labels).
-        task: classify, regress, choose, answer, tag or embed.
+        task: classify, regress, choose, answer, tag or embed; or the labels of ``data``, the texts,
+            to classify them.
         model: a MODEL: installed weights, a directory, a size with another MODEL's ``vocab``, or a
             model in memory.
         multi_label: for classify: a text has any number of labels.
         dev: data to measure on, of the same kinds, or the share of ``data`` to hold out for it, 0
             for none; None holds a tenth of 1,000 examples and more out.
+        dev_fraction: such a share, under the name that the shell has for it.
         unlabelled: a file, or texts as ``Predictor.predict`` takes them, which ``teacher`` answers.
         out: a new directory for the RUN; None keeps the model in memory.
         verbose: print notes on the data and the training on stderr.
@@ -204,13 +220,20 @@ def finetune(
         return noted_training([], verbose=verbose, rows=rows)
 
     with as_in_python(rows):
-        if task not in task_names():
+        chosen: Any = task
+        if not isinstance(task, str) and hasattr(task, "__len__"):
+            data, chosen = _with_labels(data, task), "classify"
+        if chosen not in task_names():
             raise UsageError(
-                f"{param('task')} is {task!r}; expected one of {', '.join(task_names())}"
-                f"{suggestion(task, task_names())}"
+                f"{param('task')} is {chosen!r:.60}; expected one of {', '.join(task_names())}"
+                f"{suggestion(chosen, task_names())}"
             )
         if out is not None and not isinstance(out, str | Path):
             raise UsageError(f"{param('out')} is {out!r:.40}; expected the path of a directory")
+        if dev is None:
+            dev = dev_fraction
+        elif dev_fraction is not None:
+            raise UsageError(f"{param('dev')} and {param('dev_fraction')} say the same: give one")
         share, held_out = _share(dev)
         given = split_options(
             {**options, "multi_label": multi_label},
@@ -218,7 +241,7 @@ def finetune(
              "training": TrainingArguments},
         )  # fmt: skip
         job = FinetuningJob(
-            task,
+            chosen,
             model,
             data,
             held_out,
@@ -234,6 +257,24 @@ def finetune(
             (lambda line: tell(line, rows)) if verbose else lambda _line: None
         )
         return run_finetuning(job, Reporter(note, str, training=training, rows=rows))
+
+
+def _with_labels(texts: Any, labels: Any) -> tuple[Any, Any]:
+    """The data of two arguments, texts and labels, as estimators of scikit-learn take them."""
+    given = [texts] if isinstance(texts, str | Path) else as_list(texts, "texts")
+    if len(given) != len(labels):
+        raise UsageError(
+            f"finetune got {count_of(len(given), 'text')} and {count_of(len(labels), 'label')}: "
+            "give one label for each text, or one object with both, such as a DataFrame"
+        )
+    found = as_list(labels, "labels")
+    scores = [each for each in found if isinstance(each, float) and each % 1]
+    if scores:
+        raise UsageError(
+            f"the labels are numbers such as {scores[0]}: for scores give "
+            'finetune((texts, scores), "regress")'
+        )
+    return given, found
 
 
 def _share(dev: Any) -> tuple[float | None, Any]:

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, overload
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 from torch import Tensor, nn
 
 from tidybert.checkpoints.example_kinds import KINDS, name_of
@@ -212,6 +214,12 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
     def predict(self, texts: Any, text_pairs: Any = None, *, progress: bool = False) -> Any:
         """The answers to texts; see ``Predictor.predict``."""
         return self.predictor.predict(texts, text_pairs, progress=progress)
+
+    __call__ = predict
+
+    def predict_proba(self, texts: Any, text_pairs: Any = None) -> npt.NDArray[np.float64]:
+        """The scores of classes; see ``Predictor.predict_proba``."""
+        return self.predictor.predict_proba(texts, text_pairs)
 
     def report(self, data: Any = None, *, resamples: int = NUM_RESAMPLES) -> "ShownReport":
         """A page on how far to trust the model, which a notebook shows; takes up to a minute.

@@ -194,6 +194,7 @@ def train(
         task.features(examples.train, tokenizer, length),
         task.features(examples.held_out or [], tokenizer, length),
         length,
+        tokenizer,
     )
     unlabelled = task.features(examples.unlabelled, tokenizer, length)
     report = task.check(data)

@@ -27,6 +27,7 @@ from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.training.determinism import repeating
+from tidybert.training.precision import usual_torch
 from tidybert.training.runs.run_directory import clear_run, owned_run
 from tidybert.training.training_arguments import DEFAULT_EPOCHS, TrainingArguments
 
@@ -153,6 +154,7 @@ def run_finetuning(job: FinetuningJob, reporter: Reporter | None = None) -> Fine
     with ExitStack() as stack:
         if job.out is not None:
             stack.enter_context(owned_run(job.out, job.resume, job.force))
+        stack.enter_context(usual_torch())
         stack.enter_context(repeating(job.arguments.deterministic, job.device))
         examples = examples_of(job, reporter, warns=reporter.rows is not None)
         reporter.origin(examples.origin)

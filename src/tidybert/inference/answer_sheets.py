@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidybert.errors import LimitError, param
+from tidybert.files.records import guarded
 from tidybert.inference.answer_files import AnswerForm
 from tidybert.storage.atomic_files import atomic_file, atomic_write_bytes
 from tidybert.storage.json_objects import plain_json
@@ -156,4 +157,6 @@ def _rounded(value: Any) -> Any:
 
 
 def _spelt(cell: Any) -> Any:
+    if isinstance(cell, str):
+        return guarded(cell)
     return str(cell).lower() if isinstance(cell, bool) else cell

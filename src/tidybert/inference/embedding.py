@@ -5,7 +5,6 @@ one vector a text.  T tokens, B sequences, H width, L layers, d values a vector.
 """
 
 import re
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tidybert.data.features import Features, text_features
+from tidybert.catalog import DEFAULT_MODEL
+from tidybert.data.features import Features, UnknownTokens, text_features
 from tidybert.errors import TruncationWarning, UsageError, param
 from tidybert.files.rows import as_list
 from tidybert.inference.forward import encoding_features, run_batches
@@ -36,7 +36,7 @@ from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.rows import Rows, pooled
 from tidybert.options import documented, spelled_out, values_of
 from tidybert.system.reporter import SILENT, Reporter
-from tidybert.system.terminal import counting_bar
+from tidybert.system.terminal import counting_bar, warn_user
 from tidybert.tokenization.tokenizer import Encoding, Span
 
 
@@ -87,7 +87,9 @@ class Embedder(OfOpened):
     """
 
     @spelled_out(EmbedderOptions)
-    def __init__(self, model: str | Path, **options: Unpack[EmbedderKeywords]) -> None:
+    def __init__(
+        self, model: str | Path = DEFAULT_MODEL, **options: Unpack[EmbedderKeywords]
+    ) -> None:
         given = EmbedderOptions(**options)
         opened = OpenedModel.of(model, **values_of(given, OpeningOptions))
         form = opened.form
@@ -127,6 +129,8 @@ class Embedder(OfOpened):
         self._scaled_after = given.normalize is True
         self.dense.to(self.device)
         self._has_warned = False
+        #: What it does not know of the texts that it was given.
+        self.unknown = UnknownTokens(self.tokenizer)
 
     def facts(self) -> dict[str, object]:
         return {
@@ -144,22 +148,31 @@ class Embedder(OfOpened):
 
     def embed(
         self,
-        texts: Sequence[str],
-        text_pairs: Sequence[str] | None = None,
+        texts: str | Sequence[str],
+        text_pairs: str | Sequence[str] | None = None,
         *,
         progress: bool = False,
     ) -> npt.NDArray[np.float32]:
-        """(n, d): the vector of each text or pair, in order; warns if it cuts any.
+        """(n, d): the vector of each text or pair, in order; of one text (d,).
 
-        ``progress`` shows a bar.
+        Warns if it cuts any.  ``progress`` shows a bar.
         """
+        if isinstance(texts, str) and (text_pairs is None or isinstance(text_pairs, str)):
+            second = None if text_pairs is None else [text_pairs]
+            only: npt.NDArray[np.float32] = self.embed([texts], second, progress=progress)[0]
+            return only
         texts, text_pairs = _lists(texts, text_pairs)
         features = text_features(
             self.tokenizer, texts, text_pairs, self.max_seq_length, prompt=self.prompt
         )
         self._warn_of_truncation([one.truncated for one in features])
         with counting_bar("embed", len(features), wanted=progress) as reporter:
-            return self.vectors(features, reporter)
+            vectors = self.vectors(features, reporter)
+        self.unknown.warn()
+        return vectors
+
+    #: sentence-transformers' name for it.
+    encode = embed
 
     def embed_tokens(
         self, texts: Sequence[str], text_pairs: Sequence[str] | None = None
@@ -216,6 +229,7 @@ class Embedder(OfOpened):
         reporter: Reporter = SILENT,
     ) -> npt.NDArray[np.float32]:
         """The vectors of all features one after another, ``counts`` of each."""
+        self.unknown.add(features)
         found = run_batches(
             lambda batch: self._vectors(batch.rows, pooling),
             features,
@@ -262,11 +276,10 @@ class Embedder(OfOpened):
     def _warn_of_truncation(self, truncated: Sequence[bool]) -> None:
         if any(truncated) and not self._has_warned:
             self._has_warned = True
-            warnings.warn(
+            warn_user(
                 f"{sum(truncated)} of {len(truncated)} texts were cut to {self.max_seq_length} "
                 "tokens and lost their end; this Embedder does not say so again",
                 TruncationWarning,
-                stacklevel=3,
             )
 
 
@@ -308,7 +321,7 @@ def find_layers(layers: str | int | Sequence[int], num_layers: int) -> tuple[int
         numbers = []
     if not numbers:
         raise UsageError(
-            f"{param('layers')} {layers!r}: expected a number such as -1, several as in -2,-1, "
+            f"{param('layers')} {layers!r:.60}: expected a number such as -1, several as in -2,-1, "
             "lastN for the last N, or all"
         )
     for number in numbers:

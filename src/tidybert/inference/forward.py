@@ -31,7 +31,7 @@ from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization.tokenizer import Encoding
-from tidybert.training.precision import is_mixed
+from tidybert.training.precision import is_mixed, usual_torch
 from tidybert.training.runs.run_origin import trained_in
 
 # Items of a stream that may pause: a thread waits for them while earlier ones are worked on.
@@ -178,6 +178,7 @@ def answering_in(precision: str, device: torch.device) -> Iterator[None]:
     # The layers of int8 take and give float32.
     if precision not in ("float32", "int8"):
         with (
+            usual_torch(),
             torch.inference_mode(),
             # On a CPU all threads would share autocast's cache of the weights.
             torch.autocast(
@@ -186,7 +187,7 @@ def answering_in(precision: str, device: torch.device) -> Iterator[None]:
         ):
             yield
         return
-    with torch.inference_mode():
+    with usual_torch(), torch.inference_mode():
         if device.type != "cuda":
             yield
             return

@@ -209,6 +209,8 @@ class Sampling:
             )
         if self.top_k is not None and self.top_k < 1:
             raise UsageError(f"{param('top_k')} is {self.top_k}: expected 1 or more")
+        if self.seed < 0:
+            raise UsageError(f"{param('seed')} is {self.seed}: expected 0 or more")
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise UsageError(f"{param('top_p')} is {self.top_p}: expected above 0, up to 1")
 

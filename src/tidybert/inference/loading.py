@@ -52,7 +52,7 @@ from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.registry import foreign_metadata, task_for
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.precision import has_matrix_units
+from tidybert.training.precision import has_matrix_units, usual_torch
 
 _LOGGER: Final = logging.getLogger(__name__)
 PRETRAINING: Final = "pretrain"
@@ -218,12 +218,13 @@ class OpenedModel:
                 owner.register_module(name, None)
             return network
 
-        network, report = self.directory.build(with_gaps)
-        # Before the known parts are in it: another thread may compute with them.
-        to_device(network, str(self.device))
-        for owner, name in known:
-            setattr(owner, name, self._parts[name])
-        self._make_ready(network)
+        with usual_torch():
+            network, report = self.directory.build(with_gaps)
+            # Before the known parts are in it: another thread may compute with them.
+            to_device(network, str(self.device))
+            for owner, name in known:
+                setattr(owner, name, self._parts[name])
+            self._make_ready(network)
         new = {name.removeprefix("bert.").partition(".")[0] for name in report.new}
         for owner, name in _parts_of(network):
             if name not in new:

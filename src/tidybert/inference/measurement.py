@@ -77,6 +77,8 @@ def measure(
         if is_dev:
             warn(f"{file} chose the best weights in training, so these metrics flatter it")
         metrics |= _trained_on(predictor.directory, file, task, examples, warn)
+    if (remark := predictor.unknown.remark()) is not None:
+        warn(remark)
     total = f"of {metrics['num_examples']:,} examples"
     if metrics["num_truncated"]:
         tell(f"{metrics['num_truncated']:,} {total} {task.truncation}")

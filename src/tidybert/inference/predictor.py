@@ -14,6 +14,7 @@ from torch import nn
 
 from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.checkpoints.metadata import ModelMetadata
+from tidybert.data.features import UnknownTokens
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import Reading
 from tidybert.files.rows import as_list, count_of, plain
@@ -25,7 +26,7 @@ from tidybert.options import documented, spelled_out, values_of
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import ShowsFacts, counting_bar
-from tidybert.tasks.answer import Classified, Scored, TaskAnswer
+from tidybert.tasks.answer import Classified, LabelledAnswer, Scored, TaskAnswer
 from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.labelled_examples import is_example, read_all
@@ -180,6 +181,8 @@ class Predictor(ShowsFacts, Generic[Answer]):
         self.tokenizer, self.metadata = finished.tokenizer, finished.metadata
         self.precision, self.label_values = finished.precision, finished.label_values
         self.device = next(self.model.parameters()).device
+        #: What it does not know of the texts that it was given.
+        self.unknown = UnknownTokens(finished.tokenizer)
         self.max_seq_length = self.metadata.max_seq_length
 
     @property
@@ -244,9 +247,28 @@ class Predictor(ShowsFacts, Generic[Answer]):
             with counting_bar("predict", len(examples), wanted=progress) as reporter:
                 found = self._predictions(examples, reporter) if examples else []
                 answers = AnswerList(self._with_values(each).as_dict() for each in found)
+            self.unknown.warn()
         if hasattr(texts, "iloc"):
             answers.index = texts.index
         return answers[0] if is_one else answers
+
+    #: As a pipeline of transformers is called.
+    __call__ = predict
+
+    def predict_proba(self, texts: Any, text_pairs: Any = None) -> npt.NDArray[np.float64]:
+        """(n, C): the scores of ``predict``, in the order of ``task.names``; of one text (C,).
+
+        Raises UsageError too for a model that does not classify.
+        """
+        if not issubclass(self.task.answer, LabelledAnswer):
+            raise UsageError(
+                f"predict_proba is for classes, and {self._run} is to {self.task.name}"
+            )
+        found: Any = self.predict(texts, text_pairs)
+        if isinstance(texts, str):
+            return np.array([*found["scores"].values()])
+        scores = [[*one["scores"].values()] for one in found]
+        return np.array(scores).reshape(len(scores), len(self.task.names))
 
     def predict_stream(self, examples: Iterable[Any]) -> Iterator[dict[str, Any]]:
         """Answers in the order of the examples, in constant memory.
@@ -304,6 +326,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
     ) -> Answers[Any, Any]:
         self.task.check_inputs(examples, self.metadata.inputs)
         features = self.task.features(examples, self.tokenizer, self.max_seq_length)
+        self.unknown.add(features)
         if labelled:
             self.task.add_labels(features, examples)
         outputs = run_features(

@@ -134,7 +134,7 @@ class MaskFiller(OfPretraining):
     def _ids_of(self, words: Sequence[str]) -> list[int]:
         """The id of each word, as the vocabulary or else the tokenizer spells it."""
         if isinstance(words, str) or not words:
-            raise DataError(f"among is {words!r}: expected a list of words")
+            raise DataError(f"among is {words!r:.60}: expected a list of words")
         found: dict[int, str] = {}
         for word in words:
             pieces = self.tokenizer.pieces_of_word(word)

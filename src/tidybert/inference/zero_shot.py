@@ -8,7 +8,7 @@ C classes, d values a vector.
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Unpack, overload
@@ -20,7 +20,7 @@ from tidybert.catalog import DEFAULT_MODEL
 from tidybert.checkpoints.example_kinds import TEXT
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.data.features import example_features
-from tidybert.errors import DataError, UsageError, param
+from tidybert.errors import DataError, DataWarning, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.inference.embedding import Embedder
@@ -30,6 +30,7 @@ from tidybert.inference.options import PredictorOptions
 from tidybert.inference.predictor import AnswerList, Predictor
 from tidybert.options import spelled_out
 from tidybert.system.reporter import SILENT, Reporter
+from tidybert.system.terminal import warn_user
 from tidybert.tasks.answer_types import ClassAnswer
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.classification import Classification
@@ -119,6 +120,8 @@ class NamePredictor(Predictor[ClassAnswer]):
         min_score: float | None = None,
         **options: Any,
     ) -> None:
+        if isinstance(labels, str):
+            raise UsageError(f"{param('labels')} is one text, {labels!r:.60}: give a list of names")
         labels = list(descriptions or ()) if labels is None else list(labels)
         if len(labels) < 2:
             raise UsageError(
@@ -173,6 +176,7 @@ class NamePredictor(Predictor[ClassAnswer]):
     ) -> Answers[Any, Any]:
         self.task.check_inputs(examples, self.metadata.inputs)
         features = self._features(examples)
+        self.unknown.add(features)
         if labelled:
             self.task.add_labels(features, examples)
         vectors = _unit(self.embedder.vectors(features, reporter))
@@ -253,5 +257,18 @@ def zero_shot(
 
     Raises DataError and UsageError as ``NamePredictor``, and what opening ``model`` raises.
     """
+    if labels is not None and not isinstance(labels, str):
+        asked = [texts] if isinstance(texts, str) else texts
+        if isinstance(asked, list | tuple) and _words(asked, max) < _words(labels, min):
+            warn_user(
+                "every label has more words than every text: are they swapped? "
+                "zero_shot(texts, labels)",
+                DataWarning,
+            )
     predictor = NamePredictor(model, labels, descriptions, **options)
     return predictor.predict(texts, progress=progress)
+
+
+def _words(texts: Sequence[Any], choose: Callable[[Iterable[int]], int]) -> int:
+    """The most or the fewest words of some texts."""
+    return choose([len(str(one).split()) for one in texts] or [0])

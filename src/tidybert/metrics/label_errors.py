@@ -23,18 +23,17 @@ class SuspectedLabelError:
 
 
 def suspected_label_errors(
-    probabilities: npt.ArrayLike, labels: npt.ArrayLike, *, least_support: int = 1
+    probabilities: npt.ArrayLike, labels: npt.ArrayLike, *, judged: npt.ArrayLike = True
 ) -> list[SuspectedLabelError]:
     """The examples that look mislabelled, the least likely label first.
 
     probabilities: (N, C), from a model that was not trained on these examples, or it has learned
-    their mistakes.  labels: (N,).  Classes with less than ``least_support`` are not judged.
+    their mistakes.  labels: (N,).  judged: (C,) whether each class is, all unless given.
     """
     p, given = np.asarray(probabilities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
     own, best = p[np.arange(len(p)), given], p.argmax(axis=1)
-    support = np.bincount(given, minlength=p.shape[1])
-    judged = (best != given) & (support[given] >= least_support)
-    order = [at for at in np.argsort(own, kind="stable").tolist() if judged[at]]
+    suspicious = (best != given) & np.broadcast_to(judged, p.shape[1])[given]
+    order = [at for at in np.argsort(own, kind="stable").tolist() if suspicious[at]]
     return [
         SuspectedLabelError(at, int(given[at]), int(best[at]))
         for at in order[: estimated_label_errors(p, given)]

@@ -93,14 +93,16 @@ class PageModel:
     @cached_property
     def pretraining(self) -> BertForPreTraining:
         """The model with both heads of pre-training; DataError without them."""
-        found = self._opened.head(BertForPreTraining)
+        found = None if self._opened.is_causal else self._opened.head(BertForPreTraining)
         if found is None:
             raise _lacking("heads of pre-training")
         return found
 
     @cached_property
     def generator(self) -> TextGenerator:
-        """The language model; ConfigError for a BERT."""
+        """The language model; DataError for a BERT."""
+        if not self._opened.is_causal:
+            raise DataError("the model reads to both sides: this view needs a language model")
         return TextGenerator.of(self._opened)
 
     @property

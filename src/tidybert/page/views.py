@@ -1,6 +1,7 @@
 """The views by the names that the browser asks for."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -351,6 +352,8 @@ def classify(
     found = predictor.predict([text], [pair] if pair else None)[0]
     explain, given = model.explainer.attributions, (text, pair or None)
     gradients = explain(*given, method="integrated-gradients")
+    if gradients.tokens != encoding.tokens:
+        raise DataError("the text spells a special token, which this view does not show: drop it")
     quick = explain(*given, method="gradient-x-input", target=_target(gradients.target))
     removed = explain(*given, method="leave-one-out", target=_target(gradients.target))
     # (n,): the mean over the heads of the last layer, of what [CLS] looks at.
@@ -591,10 +594,21 @@ def run_of(path: str) -> Path | None:
     return directory if (directory / METRICS_FILE).exists() else None
 
 
+@contextmanager
+def _shown_of(model: PageModel) -> Iterator[None]:
+    """Errors of a RUN's files as DataErrors; only its own machine learns their names."""
+    try:
+        yield
+    except TidyBertError as error:
+        said = error.message if model.is_local else "one of its files is damaged, or lacks a head"
+        raise DataError(f"the RUN cannot be shown: {said}") from error
+
+
 def run(model: PageModel, text: str = "", at: int = 0) -> dict[str, Any]:
     """The curves so far as an SVG, and 8 checkpoints' words for [MASK]; ``at`` asks again."""
     directory = run_of(model.path)
-    picture = None if directory is None else run_picture(directory)
+    with _shown_of(model):
+        picture = None if directory is None else run_picture(directory)
     if directory is None or picture is None:
         raise DataError("the model has no metrics.jsonl of its pre-training: name a RUN")
     checked_text(text)
@@ -610,11 +624,14 @@ def run(model: PageModel, text: str = "", at: int = 0) -> dict[str, Any]:
         models.append(("finished", model.path))
     fills = []
     for name, path in models if text else ():
-        (found,) = MaskFiller(path, device="cpu").fill([text], top_k=_LIKELIEST_OF_A_RUN)
+        with _shown_of(model):
+            (found,) = MaskFiller(path, device="cpu").fill([text], top_k=_LIKELIEST_OF_A_RUN)
         fills.append({"model": name, "masks": found["masks"]})
+    place = str(directory) if model.is_local else model.written
+    shown = [path.replace(str(directory), place, 1) for _, path in models]
     python = f"""from tidybert import MaskFiller
 
-for model in {[path for _, path in models]!r}:
+for model in {shown!r}:
     print(model, MaskFiller(model).fill([{text!r}], top_k={_LIKELIEST_OF_A_RUN}))
 """
     return {

@@ -76,7 +76,7 @@ def write_curves(run: Path) -> Path | None:
 def run_picture(run: Path) -> Picture | None:
     """The picture of a RUN so far; None while its log is empty."""
     history = read_training_history(run, ("num_tokens", _RATE, *_PARTS))
-    if history is None:
+    if history is None or not any(each["step"] for each in (*history.steps, *history.evaluations)):
         return None
     return curves_picture(history, measured_text(run), changes_of_run(run))
 
@@ -163,7 +163,7 @@ def _panel(
     values = [y for _, course in courses for _, y in course]
     low, high = around(values + later)
     missing = max(0.0, _NARROWEST - (high - low)) / 2
-    top = min(high + missing, 1.0 if of_shares else math.inf)
+    top = min(high + missing, 1.0 if of_shares and high <= 1 else math.inf)
     height = _SMALL_HEIGHT if of_shares else _HEIGHT
     frame = Frame((0, last), (low - missing, top), _WIDTH, height, right=_RIGHT)
     short_form, long_form = (".1%", ".1%") if of_shares else (".3f", ".4f")

@@ -16,6 +16,7 @@ from tidybert.storage.opening import present
 Points = list[tuple[float, float]]
 
 _EVALUATION: Final = "eval_"
+_MOST_STEPS: Final = 10**15
 # The mean over this share of the steps shows the course of a noisy loss.
 _SMOOTHED_SHARE: Final = 0.05
 _MAX_LINE_POINTS: Final = 400
@@ -59,6 +60,10 @@ def read_training_history(
         entry = _numbers(logged or {})
         if "step" not in entry:
             continue
+        if not 0 <= entry["step"] <= _MOST_STEPS:
+            raise DataError(
+                f"{path}: a line has the step {entry['step']:g}: expected 0 to {_MOST_STEPS:g}"
+            )
         if logged and isinstance(logged.get("stage"), str) and "seconds" in entry:
             found = logged.get("steps")
             found = found if isinstance(found, list) else []

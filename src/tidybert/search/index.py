@@ -271,7 +271,8 @@ class Index(ShowsFacts):
             wanted = min(len(allowed), wanted * _PASSAGES)
         return [
             [
-                replace(hit, score=float(score))
+                # Rounding makes a product of equal vectors a little more than 1.
+                replace(hit, score=min(max(float(score), -1.0), 1.0))
                 for hit, score in zip(self.texts(near[best]), values[best], strict=True)
             ]
             for near, values, best in zip(

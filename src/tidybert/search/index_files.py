@@ -60,6 +60,8 @@ from tidybert.system.reporter import SILENT, Reporter
 # The bits are measured again where there are so many times as many vectors.
 _GROWN: Final = 1.1
 _COPIED_AT_ONCE: Final = 4096
+ID_COLUMN: Final = "id"
+"""A column of this name has the ids of a new index, if it can."""
 
 Computed = Callable[[Iterator[TextExample]], Iterable[Chunk]]
 """From texts to their vectors in chunks; only examples, truncated and vectors are read."""
@@ -87,7 +89,7 @@ def write_index(
             begin with those that the index has.
     """
     if dtype not in DTYPES:
-        raise UsageError(f"{param('dtype')} {dtype!r}: expected one of {', '.join(DTYPES)}")
+        raise UsageError(f"{param('dtype')} {dtype!r:.60}: expected one of {', '.join(DTYPES)}")
     assert embedder.normalize, "an index holds vectors of length 1"
     directory = Path(directory)
     settings = IndexSettings(
@@ -240,13 +242,8 @@ def _begins(one: TextExample, settings: IndexSettings) -> bool:
 
 def _state_in(directory: Path, settings: IndexSettings) -> IndexState | None:
     """How far the index in a directory is; None where no text has been done."""
-    names = (INDEX_FILE, PROGRESS_FILE)
-    if not is_begun(directory, names, "index"):
-        return None
-    # A kill may have come between index.json and the end of progress.json.
-    found = [read_state(directory / name) for name in names if (directory / name).exists()]
-    state = max(found, key=lambda each: each.num_texts)
-    if not state.num_texts:
+    state = _begun_in(directory)
+    if state is None:
         return None
     if state.settings.fingerprint != settings.fingerprint:
         raise UsageError(
@@ -262,6 +259,17 @@ def _state_in(directory: Path, settings: IndexSettings) -> IndexState | None:
     )
     _clear(directory, state)
     return state
+
+
+def _begun_in(directory: Path) -> IndexState | None:
+    """The same, of an index with any settings."""
+    names = (INDEX_FILE, PROGRESS_FILE)
+    if not is_begun(directory, names, "index"):
+        return None
+    # A kill may have come between index.json and the end of progress.json.
+    found = [read_state(directory / name) for name in names if (directory / name).exists()]
+    state = max(found, key=lambda each: each.num_texts)
+    return state if state.num_texts else None
 
 
 def _skip_done(left: Iterator[TextExample], directory: Path, state: IndexState) -> None:
@@ -527,6 +535,30 @@ class IndexJob(EmbedJob):
             source, self.read, need_label=False, skip_bad_rows=self.skip_bad_rows, report=report
         )
         return self.parts(opened, texts)
+
+    def with_ids(self, source: str, target: Path, note: Callable[[str], None]) -> "IndexJob":
+        """The same job, where it names no column of ids, with the one that it is to take.
+
+        It is that of an index that is there.  A new one of a file takes a column ``id`` whose
+        values are all there and distinct, and says so.
+        """
+        if self.id is not None:
+            return self
+        if (state := _begun_in(target)) is not None:
+            return dataclasses.replace(self, id=state.settings.id or None)
+        if not Path(source).is_file():
+            return self
+        seen: set[str] = set()
+        reader = read_examples.with_details(keep_columns=True)
+        for one in reader(source, self.read, need_label=False, skip_bad_rows=self.skip_bad_rows):
+            value = (one.columns or {}).get(ID_COLUMN)
+            if value in (None, "") or str(value) in seen:
+                return self
+            seen.add(str(value))
+        if not seen:
+            return self
+        note(f"the column {ID_COLUMN} has another value in each row, so these are the texts' ids")
+        return dataclasses.replace(self, id=ID_COLUMN)
 
     def layout(self, opened: Embedder) -> Layout:
         # The places are beside the texts.

@@ -21,6 +21,7 @@ KINDS: Final = {
     404: "not_found",
     405: "method_not_allowed",
     408: "request_timeout",
+    409: "conflict",
     413: "too_large",
     422: "invalid_input",
     429: "overloaded",

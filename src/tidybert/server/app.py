@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from tidybert import __version__
 from tidybert.server.answers import UNKNOWN_FIELD, JsonAnswer, Refusal, Shape, native_shape, refused
+from tidybert.server.bodies import furthest
 from tidybert.server.door import Door
 from tidybert.server.engine import Engine
 from tidybert.server.protocols import PROTOCOLS
@@ -69,15 +70,16 @@ def make_app(engine: Engine) -> FastAPI:
 
 
 def _body_refusal(error: RequestValidationError, content_type: str) -> Refusal:
-    """The first problem of a body, with its field; the text itself is not quoted."""
-    first: Any = error.errors()[0]
+    """The worst problem of a body, with its field; the text itself is not quoted."""
+    body = {"body": error.body}
+    places, first = furthest(error.errors(), body)
     if first["loc"] == ("body",) and "json" not in content_type:
         return Refusal(
             415,
             "the body is not declared as JSON: send the header Content-Type: application/json",
             kind="unsupported_media_type",
         )
-    where = [str(each) for each in first["loc"] if each != "body"]
+    where = [str(each) for each in places[1:]]
     message = str(first["msg"])
     if first["type"] == "json_invalid":
         return Refusal(400, f"the body is not JSON: {first.get('ctx', {}).get('error', message)}")

@@ -8,8 +8,11 @@ import asyncio
 import hashlib
 import hmac
 import logging
+import re
 import secrets
+import socket
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from ipaddress import ip_address
 from itertools import count
 from time import perf_counter
 from typing import Any, Final
@@ -18,7 +21,7 @@ from urllib.parse import urlsplit
 from fastapi import Request
 
 from tidybert.server.answers import Refusal, Shape, refused
-from tidybert.server.engine import Engine
+from tidybert.server.engine import Engine, late
 from tidybert.server.settings import LOOPBACK, ServerSettings
 
 # Which names a server answers to, so that no page of another site reaches it through a browser.
@@ -31,24 +34,29 @@ from tidybert.server.settings import LOOPBACK, ServerSettings
 class HostCheck:
     """What the headers Host and Origin of a request may say.
 
-    A server on a loopback address answers to the names of loopback and ``allowed_host``, any other
-    server to every name, unless there is ``allowed_host``.  Where no key protects it, a browser's
-    POST must come from the server's own pages or from ``allowed_host``.  A Unix socket is behind a
-    proxy, which checks both.
+    A server answers to the names of loopback and to ``allowed_host``.  On another address it also
+    answers to addresses, to the machine's own name, and to names without a dot, by which containers
+    call each other: none of them can be the name of a site.  With keys it answers to every name,
+    unless there is ``allowed_host`` or the address is loopback.  Where no key protects it, a
+    browser's POST must come from the server's own pages or from ``allowed_host``.  A Unix socket is
+    behind a proxy, which checks both.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
         # Further names that clients may call it by.
         self._allowed = tuple((settings.allowed_host or "").lower().replace(",", " ").split())
-        is_limited = settings.is_local or self._allowed
-        self._hosts = (*LOOPBACK, settings.host.lower(), *self._allowed) if is_limited else None
-        self._checks_origin = not settings.keys and settings.unix_socket is None
+        self._is_local = settings.is_local
+        is_open = settings.keys or settings.unix_socket is not None
+        is_limited = settings.is_local or self._allowed or not is_open
+        own = LOOPBACK if settings.is_local else (*LOOPBACK, socket.gethostname().lower())
+        self._hosts = (*own, settings.host.lower(), *self._allowed) if is_limited else None
+        self._checks_origin = not is_open
 
     def check(self, method: str, headers: Iterable[tuple[bytes, bytes]]) -> None:
         """Raise Refusal 403 for a request under another name or from another site's page."""
         found = {name: value.decode("latin-1") for name, value in headers if name in _READ}
         host = found.get(b"host", "").lower()
-        if host and self._hosts is not None and _name(host) not in self._hosts:
+        if host and self._hosts is not None and not self._is_own(_name(host)):
             raise Refusal(403, f"the server does not answer to the host {host!r:.80}; {_ADVICE}")
         origin = found.get(b"origin", "").lower()
         if method != "POST" or not origin or not self._checks_origin:
@@ -56,6 +64,10 @@ class HostCheck:
         place = origin.partition("://")[2]
         if place != host and _name(place) not in self._allowed:
             raise Refusal(403, f"pages of {origin!r:.80} may not ask this server; {_ADVICE}")
+
+    def _is_own(self, name: str) -> bool:
+        assert self._hosts is not None
+        return name in self._hosts or (not self._is_local and _is_no_site(name))
 
 
 _READ: Final = (b"host", b"origin")
@@ -70,6 +82,16 @@ def _name(place: str) -> str:
         return ""
 
 
+def _is_no_site(name: str) -> bool:
+    """Whether it is an address, or a name without a dot."""
+    try:
+        ip_address(name)
+    except ValueError:
+        return _PLAIN_NAME.fullmatch(name) is not None
+    return True
+
+
+_PLAIN_NAME: Final = re.compile("[a-z0-9_-]+")
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -160,7 +182,7 @@ class Door:
         self._hosts.check(scope["method"], scope["headers"])
         scope[_CLIENT] = self._client(scope)
         if scope["method"] != "POST":
-            await self._app(scope, receive, send)
+            await self._answer(scope, receive, send)
             return
         body = await self._body(scope, receive)
         if body is None:
@@ -182,9 +204,26 @@ class Door:
 
         watcher = asyncio.ensure_future(watch())
         try:
-            await self._app(scope, once, send)
+            await self._answer(scope, once, send)
         finally:
             watcher.cancel()
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The app's answer; Refusal 504 if it does not begin before the deadline."""
+
+        async def begin(message: Message) -> None:
+            if not limit.expired():
+                limit.reschedule(None)
+            await send(message)
+
+        self._engine.in_work += 1
+        try:
+            async with asyncio.timeout(self._engine.settings.deadline) as limit:
+                await self._app(scope, receive, begin)
+        except TimeoutError:
+            raise late(self._engine) from None
+        finally:
+            self._engine.in_work -= 1
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | None:
         """The whole body; None if the client left.  Raises Refusal 413 and 408."""

@@ -2,22 +2,27 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+import os
+import signal
+import weakref
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
-from itertools import count, islice
+from itertools import accumulate, count, islice
+from mmap import mmap
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import orjson
 import torch
 
 from tidybert.checkpoints.sentence_form import POOLINGS
 from tidybert.data.features import Features, text_features
-from tidybert.errors import TidyBertError, suggestion
+from tidybert.errors import suggestion
 from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import check_texts, choose_device
+from tidybert.modeling.kernels.threads import return_freed_memory
 from tidybert.server.answers import WRONG_TASK, Refusal, as_refusals
 from tidybert.server.served_model import (
     EMBED,
@@ -30,26 +35,43 @@ from tidybert.server.served_model import (
 )
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import (
-    SLICE,
     Meters,
     Stages,
     WorkQueue,
-    num_characters,
+    sizes_of,
     slices,
 )
 from tidybert.tasks.answer import TaskAnswer
 from tidybert.tokenization.tokenizer import Encoding
 
 _LOGGER: Final = logging.getLogger(__name__)
+MOST_SHOWN: Final = 2**19
+"""Most tokens that one request may have shown: each is some 60 bytes of an answer."""
+# Seconds for which a reload waits for requests that hold the old models, before it says that it is
+# done.
+_PATIENCE: Final = 1.0
 _BATCH_TOKENS: Final = {"cpu": 1024, "cuda": 16_384}
 
 
 class Engine:
-    """The models of a server, its queue and threads; ``parent``: whose worker this is."""
+    """The models of a server, its queue and threads.
 
-    def __init__(self, settings: ServerSettings, parent: int | None = None) -> None:
+    Of a worker ``parent`` is the process that opens models; ``reloading`` is a byte that all share,
+    which is 1 while it does.
+    """
+
+    def __init__(
+        self,
+        settings: ServerSettings,
+        parent: int | None = None,
+        reloading: bytearray | mmap | None = None,
+    ) -> None:
         self.settings = settings
         self.parent = parent
+        self._shared = bytearray(1) if reloading is None else reloading
+        self._reload: asyncio.Task[None] | None = None
+        #: Requests that may hold a model.
+        self.in_work = 0
         self.models: Mapping[str, ServedModel] = {}
         self.is_ready = False
         #: Whether clients shall open new connections, because another process takes over.
@@ -76,16 +98,46 @@ class Engine:
         self.is_ready = False
         self.stages.close()
 
-    async def reload(self) -> bool:
-        """Open all models again, for requests to come; False and the old ones if that fails."""
+    def reload(self, own: int = 0) -> asyncio.Future[bool] | None:
+        """Begin to open all models again, for requests to come; one at a time, else Refusal 409.
+
+        ``own`` is 1 if a request asks for it, which does not wait for itself.
+        The future gets False if that failed and the old models stay.  None: the parent does it.
+        """
+        if self._shared[0] or self._reload is not None:
+            message = "the models are being opened already; send it again once that is done"
+            raise Refusal(409, message, retry_after=1)
+        if self.parent is not None:
+            self._shared[0] = 1
+            os.kill(self.parent, signal.SIGHUP)
+            return None
+        opened = asyncio.get_running_loop().create_future()
+        self._reload = asyncio.ensure_future(self._open_again(opened, own))
+        return opened
+
+    async def _open_again(self, opened: asyncio.Future[bool], own: int) -> None:
+        """Ends once the requests in work have let go of the old models."""
         loop = asyncio.get_running_loop()
+        old = [weakref.ref(each.encoder) for each in self.models.values()]
+        is_opened = True
         try:
             self.models = await loop.run_in_executor(None, open_models, self.settings)
-        except TidyBertError:
+        except Exception:
             _LOGGER.exception("reloading failed; the old models stay")
-            return False
-        _LOGGER.info("the models were opened again")
-        return True
+            is_opened = False
+        else:
+            _LOGGER.info("the models were opened again")
+            now = loop.time()
+            while self.in_work > own and any(each() is not None for each in old):
+                if loop.time() > now + _PATIENCE and not opened.done():
+                    opened.set_result(True)
+                if loop.time() > now + self.settings.deadline:
+                    break
+                await asyncio.sleep(0.02)
+        await loop.run_in_executor(None, return_freed_memory)
+        self._reload = None
+        if not opened.done():
+            opened.set_result(is_opened)
 
     def model(self, name: str | None) -> ServedModel:
         """A model by its name, the first one for None; Refusal 404 if no model has the name."""
@@ -124,12 +176,17 @@ async def admitted(engine: Engine, client: str, num_inputs: int) -> AsyncIterato
             async with asyncio.timeout(settings.deadline):
                 yield
     except TimeoutError:
-        raise Refusal(
-            504,
-            f"no answer within {settings.deadline:g} seconds; send fewer inputs, or send it again "
-            "later",
-            retry_after=engine.queue.seconds_left(),
-        ) from None
+        raise late(engine) from None
+
+
+def late(engine: Engine) -> Refusal:
+    """What to raise once a request's time is over."""
+    return Refusal(
+        504,
+        f"no answer within {engine.settings.deadline:g} seconds; send fewer inputs, or send it "
+        "again later",
+        retry_after=engine.queue.seconds_left(),
+    )
 
 
 def lane_of(model: ServedModel, name: str) -> ModelLane:
@@ -151,16 +208,19 @@ def refuse_unknown_ids(model: ServedModel, ids: Sequence[object], where: str) ->
             raise Refusal(422, f"{each!r:.40} is not an id; the model knows 0 to {size - 1}", where)
 
 
-def refuse_cut(made: Sequence[Sequence[Features]], longest: int) -> None:
+def refuse_cut(
+    parts: Sequence[Sequence[Any]], made: Sequence[Sequence[Features]], longest: int
+) -> None:
     """Raise Refusal for the first input that was cut; ``made`` are the features of each slice."""
-    for part, slice_ in enumerate(made):
+    starts = accumulate(map(len, parts), initial=0)
+    for start, slice_ in zip(starts, made, strict=False):
         for one in slice_:
             if one.truncated:
                 raise Refusal(
                     422,
                     f"{one.num_tokens:,} tokens, and the model reads {longest:,}: shorten the "
                     "text, or give truncate: true to cut it",
-                    f"inputs.{part * SLICE + one.example}",
+                    f"inputs.{start + one.example}",
                     "too_long",
                 )
 
@@ -226,16 +286,17 @@ class AskedModel:
             return task.answers(*given).predictions()
 
         async with admitted(self.engine, self.client, len(texts)):
-            asked = await stages.tokenise(num_characters(texts, text_pairs), examples)
-            made = await stages.tokenise_slices(asked, featured)
+            sizes = sizes_of(texts, text_pairs)
+            parts = slices(await stages.tokenise(sum(sizes), examples), sizes)
+            made = await stages.tokenise_slices(parts, sizes, featured)
             if not truncate:
                 # Of a question, only the question itself is cut: its context has windows.
                 longest = getattr(task, "max_query_length", None) or predictor.max_seq_length
-                refuse_cut(made, longest)
+                refuse_cut(parts, made, longest)
             features = [one for each in made for one in each]
             outputs = iter(await stages.compute(lane, self.client, features))
             found: list[TaskAnswer] = []
-            for part, each in zip(slices(asked), made, strict=True):
+            for part, each in zip(parts, made, strict=True):
                 rows = list(islice(outputs, len(each)))
                 found += await stages.decode(each, decoded, rows, each, part)
             return found
@@ -268,17 +329,21 @@ class AskedModel:
             message = f"dimensions is {dimensions}: the model gives {model.dimension} at most"
             raise Refusal(422, message, "dimensions")
         lane = lane_of(model, f"{EMBED}:{pooling}")
-        for number, one in enumerate(inputs):
-            if not isinstance(one, str):
-                refuse_unknown_ids(model, one, f"inputs.{number}")
+        numbers = count()
+
+        def featured(part: Sequence[Any]) -> list[Features]:
+            for one, number in zip(part, numbers, strict=False):
+                if not isinstance(one, str):
+                    refuse_unknown_ids(model, one, f"inputs.{number}")
+            return model.embedding_features(part, prompt)
 
         async with admitted(self.engine, self.client, len(inputs)):
-            made = await stages.tokenise_slices(
-                inputs, partial(model.embedding_features, prompt=prompt)
-            )
+            sizes = sizes_of(inputs)
+            parts = slices(inputs, sizes)
+            made = await stages.tokenise_slices(parts, sizes, featured)
             features = [one for each in made for one in each]
             if not truncate:
-                refuse_cut(made, model.embedding_length)
+                refuse_cut(parts, made, model.embedding_length)
             vectors = np.concatenate(await stages.compute(lane, self.client, features))
         # As ``Embedder``: the module scales before the cut, a request after it.
         vectors = fitted(vectors, None, normalize=form.normalize and normalize is not False)
@@ -295,15 +360,17 @@ class AskedModel:
         lane, filler = lane_of(self.model, FILL_MASK), self.model.mask_filler
         assert filler is not None
         stages = self.engine.stages
-        with as_refusals("top_k" if among is None else "among"):
-            ids, num_words = filler.words(top_k, among)
         numbers = count()
 
         def encoded(part: Sequence[str]) -> list[Encoding]:
             return [filler.encoded(text, f"inputs.{next(numbers)}") for text in part]
 
         async with admitted(self.engine, self.client, len(texts)):
-            made = await stages.tokenise_slices(texts, encoded)
+            with as_refusals("top_k" if among is None else "among"):
+                size = sum(sizes_of(among or ()))
+                ids, num_words = await stages.tokenise(size, filler.words, top_k, among)
+            sizes = sizes_of(texts)
+            made = await stages.tokenise_slices(slices(texts, sizes), sizes, encoded)
             encodings = [one for each in made for one in each]
             features = encoding_features(encodings)
             outputs = await stages.compute(lane, self.client, features)
@@ -323,33 +390,65 @@ class AskedModel:
         lane, predictor = lane_of(model, NEXT_SENTENCE), model.next_sentences
         assert predictor is not None
 
-        def made() -> list[Features]:
-            check_texts(texts, next_texts)
-            return text_features(model.tokenizer, texts, next_texts, model.max_positions)
+        def featured(part: Sequence[tuple[str, str]]) -> list[Features]:
+            first, second = zip(*part, strict=True)
+            check_texts(first, second)
+            return text_features(model.tokenizer, first, second, model.max_positions)
 
         async with admitted(self.engine, self.client, len(texts)):
-            features = await stages.tokenise(num_characters(texts, next_texts), made)
+            sizes = sizes_of(texts, next_texts)
+            parts = slices([*zip(texts, next_texts, strict=True)], sizes)
+            made = await stages.tokenise_slices(parts, sizes, featured)
+            features = [one for each in made for one in each]
             if not truncate:
-                refuse_cut([features], model.max_positions)
+                refuse_cut(parts, made, model.max_positions)
             outputs = await stages.compute(lane, self.client, features)
         return [predictor.answer(*each) for each in zip(features, outputs, strict=True)]
 
-    def tokenize(self, text: str, add_special_tokens: bool = True) -> Encoding:
-        with as_refusals("inputs"), self.engine.stages.tokenizers:
-            return self.model.tokenizer.encode(text, add_special_tokens=add_special_tokens)
-
     async def tokenized(
-        self, texts: Sequence[str], add_special_tokens: bool = True
-    ) -> list[Encoding]:
-        """``tokenize`` of several texts, in a thread if they are long."""
+        self,
+        texts: Sequence[str],
+        shown: Callable[[str, Encoding], Any],
+        add_special_tokens: bool = True,
+    ) -> list[orjson.Fragment]:
+        """What is ``shown`` of each text's tokens, as JSON; Refusal for more than are shown."""
+        tokenizer, stages = self.model.tokenizer, self.engine.stages
 
-        def encoded() -> list[Encoding]:
-            encode = self.model.tokenizer.encode
-            return [encode(text, add_special_tokens=add_special_tokens) for text in texts]
+        def counted() -> int:
+            return sum(map(len, tokenizer.encode_batch(texts, add_special_tokens)))
+
+        def encoded(part: Sequence[str]) -> list[orjson.Fragment]:
+            found = []
+            for text in part:
+                encoding = tokenizer.encode(text, add_special_tokens=add_special_tokens)
+                found.append(orjson.Fragment(orjson.dumps(shown(text, encoding))))
+            return found
 
         with as_refusals("inputs"):
-            return await self.engine.stages.tokenise(num_characters(texts), encoded)
+            sizes = sizes_of(texts)
+            # To count them takes a thirtieth of the time.
+            num_tokens = await stages.tokenise(sum(sizes), counted)
+            if num_tokens > MOST_SHOWN:
+                raise Refusal(
+                    422,
+                    f"{num_tokens:,} tokens in one request; at most {MOST_SHOWN:,} are shown: send "
+                    "several requests",
+                    "inputs",
+                )
+            made = await stages.tokenise_slices(slices(texts, sizes), sizes, encoded)
+        return [one for each in made for one in each]
 
-    def decode(self, ids: Sequence[int], skip_special_tokens: bool = True) -> str:
-        refuse_unknown_ids(self.model, ids, "ids")
-        return self.model.tokenizer.decode(ids, skip_special_tokens)
+    async def decoded(
+        self, lists: Sequence[Sequence[int]], skip_special_tokens: bool = True
+    ) -> list[str]:
+        """The text of each list of ids."""
+        numbers = count()
+
+        def text_of(part: Sequence[Sequence[int]]) -> list[str]:
+            for ids, number in zip(part, numbers, strict=False):
+                refuse_unknown_ids(self.model, ids, f"ids.{number}" if lists[1:] else "ids")
+            return [self.model.tokenizer.decode(ids, skip_special_tokens) for ids in part]
+
+        sizes = sizes_of(lists)
+        made = await self.engine.stages.tokenise_slices(slices(lists, sizes), sizes, text_of)
+        return [one for each in made for one in each]

@@ -9,6 +9,7 @@ import asyncio
 import errno
 import gc
 import logging
+import mmap
 import multiprocessing
 import os
 import signal
@@ -33,6 +34,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tidybert.catalog import find_model
 from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.inference.loading import choose_device
+from tidybert.modeling.kernels.threads import return_freed_memory
+from tidybert.server.answers import Refusal
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
 from tidybert.server.served_model import ServedModel, open_models
@@ -45,6 +48,15 @@ _LOGGER: Final = logging.getLogger(__name__)
 _MORE_SECONDS: Final = 5
 # Seconds for the head of a request, and between two requests of a connection.
 HEAD_SECONDS: Final = 30
+HEAD_BYTES: Final = 65_536
+"""Most bytes of the head of a request, and of its trailers."""
+_TOO_LARGE: Final = "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: text/plain\r\n"
+# Bytes after which they are compared.
+_PIECE_BYTES: Final = 4096
+# Seconds in which a client whose connection will be closed may read the answer.
+_LINGERING_SECONDS: Final = 1.0
+# Seconds in which a server that ends reads what was sent before.
+_READING_SECONDS: Final = 0.2
 _OF_END: Final = {signal.SIGTERM, signal.SIGINT}
 # A worker ends at this one as soon as its clients have gone to others; Windows has no workers.
 _LEAVE: Final = getattr(signal, "SIGUSR1", signal.SIGTERM)
@@ -158,9 +170,24 @@ async def _answer_alone(
 
 
 class _PatientProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, which gives a client only so long for the head of a request."""
+    """uvicorn's protocol, which limits the head of a request: its time and its bytes.
+
+    What comes without a byte of a body counts as head: trailers, and the extensions of chunks.
+    """
 
     _patience: asyncio.TimerHandle | None = None
+    _num_bytes = 0
+    _is_head = _is_refused = False
+
+    def data_received(self, data: bytes) -> None:
+        for start in range(0, len(data), _PIECE_BYTES):
+            if self._is_refused or self.transport.is_closing():
+                return
+            piece = data[start : start + _PIECE_BYTES]
+            self._num_bytes += len(piece)
+            super().data_received(piece)
+            if self._num_bytes > HEAD_BYTES:
+                self._refuse()
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -172,12 +199,43 @@ class _PatientProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._is_head, self._num_bytes = True, 0
         self._wait()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        # Trailers are of no use here.
+        if self._is_head:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         # The body has a time of its own.
         self._stop_waiting()
+        self._is_head, self._num_bytes = False, 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._num_bytes = 0
+        super().on_body(body)
+
+    def _refuse(self) -> None:
+        """Answer 431, unless an answer has begun, and close once the client has had time to read.
+
+        To close at once would reset the connection, with the answer that is under way.
+        """
+        self._is_refused = True
+        self._stop_waiting()
+        message = f"the head or the trailers of a request have more than {HEAD_BYTES:,} bytes"
+        self.logger.warning(message)
+        cycle = self.cycle
+        is_free = cycle is None or cycle.response_complete
+        if is_free or not (self._is_head or cycle.response_started):
+            if not is_free:
+                cycle.disconnected = True
+                cycle.message_event.set()
+            head = f"{_TOO_LARGE}content-length: {len(message)}\r\nconnection: close\r\n\r\n"
+            self.transport.write(f"{head}{message}".encode())
+            self.transport.write_eof()
+        self.loop.call_later(_LINGERING_SECONDS, self.transport.close)
 
     def _wait(self) -> None:
         self._stop_waiting()
@@ -189,7 +247,35 @@ class _PatientProtocol(HttpToolsProtocol):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, whose signals this file handles."""
+    """uvicorn's server, whose signals this file handles.
+
+    When it ends it first accepts the connections that wait, and reads what they have sent.  uvicorn
+    resets them, though their clients take them for open.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.app.state.engine.is_leaving = True  # type: ignore[union-attr]
+        loop = asyncio.get_running_loop()
+        # They listen until these copies are closed, after the event loop has closed its own.
+        waiting = [each.dup() for each in sockets or () if each.fileno() >= 0]
+        for closing in (*self.servers, *(sockets or ())):
+            closing.close()
+        await asyncio.sleep(0.1)
+        for each in waiting:
+            accepted = []
+            with each, suppress(OSError):
+                each.setblocking(False)
+                while True:
+                    accepted.append(each.accept()[0])
+            for one in accepted:
+                one.setblocking(False)
+                await loop.connect_accepted_socket(self._protocol, one)
+        await asyncio.sleep(_READING_SECONDS)
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> asyncio.Protocol:
+        config, state = self.config, self.server_state
+        return _PatientProtocol(config, state, self.lifespan.state, asyncio.get_running_loop())
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -225,12 +311,12 @@ def _reload_on_signal(engine: Engine) -> None:
     if not hasattr(signal, "SIGHUP"):
         # Windows; POST /admin/reload does the same.
         return
-    reloading: set[asyncio.Task[bool]] = set()
 
     def begin_reload() -> None:
-        task = asyncio.ensure_future(engine.reload())
-        reloading.add(task)
-        task.add_done_callback(reloading.discard)
+        try:
+            engine.reload()
+        except Refusal as refusal:
+            _LOGGER.warning("%s", refusal.message)
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, begin_reload)
 
@@ -281,6 +367,8 @@ class _Crew:
         # OpenMP's threads would be missing in the forks, which would wait for them for ever.
         torch.set_num_threads(1)
         self.models = open_models(settings)
+        # 1 while models are opened and while workers for the old ones end; all processes share it.
+        self._reloading = mmap.mmap(-1, 1)
         # Workers read its end when this process is gone, however it ended.
         self._life = os.pipe()
         self._workers: dict[int, BaseProcess] = {}
@@ -292,6 +380,7 @@ class _Crew:
         # Old models go; after the fork the collector would write to shared pages, and so copy them.
         gc.disable()
         gc.collect()
+        return_freed_memory()
         for number in range(1, self._settings.workers + 1):
             self._begin(number)
 
@@ -312,15 +401,22 @@ class _Crew:
         for process in gone:
             # What it counted stays; what waited in it does not.
             mark_process_dead(process.pid, self._figures)  # type: ignore[no-untyped-call]
+        if gone and not self._leaving:
+            self._reloading[0] = 0
 
     def reload(self) -> None:
         """Open the models again and begin workers for them; then the old workers leave."""
+        if self._leaving:
+            _LOGGER.warning("the models were opened a moment ago, and workers for the old ones end")
+            return
+        self._reloading[0] = 1
         # A reload that failed may have left models.
         gc.collect()
         try:
             self.models = open_models(self._settings)
         except Exception:
             _LOGGER.exception("reloading failed; the old models stay")
+            self._reloading[0] = 0
             return
         old = list(self._workers.values())
         self.begin()
@@ -359,7 +455,7 @@ class _Crew:
         gc.enable()
         torch.set_num_threads(self._num_threads)
         share(self._figures)
-        engine = Engine(self._settings, parent)
+        engine = Engine(self._settings, parent, self._reloading)
         engine.open(self.models)
         with asyncio.Runner(loop_factory=_new_event_loop) as runner:
             runner.run(_answer_in_crew(engine, self._bound, self._life[0]))
@@ -382,7 +478,8 @@ async def _answer_in_crew(engine: Engine, bound: socket.socket, life: int) -> No
             each.close()
         # Clients open their next connection to another worker; idle ones are closed in a while.
         await asyncio.sleep(0.2)
-        while server.server_state.connections:
+        until = loop.time() + engine.settings.deadline + HEAD_SECONDS
+        while server.server_state.connections and loop.time() < until:
             await asyncio.sleep(0.1)
         server.should_exit = True
 

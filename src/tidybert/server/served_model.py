@@ -169,25 +169,27 @@ class ServedModel:
             task, model = predictor.task, predictor.model
             add(PREDICT, lambda batch: task.outputs(model, batch), task.num_rows)
         for pooling in POOLINGS:
-            add(f"{EMBED}:{pooling}", partial(self._vectors, pooling))
+            # Not a method: a model that a reload replaced goes when its last request does.
+            add(f"{EMBED}:{pooling}", partial(_vectors, self.encoder, self.form, pooling))
         if filler is not None:
             mask = self.tokenizer.mask_token_id
             add(FILL_MASK, filler.outputs, lambda one: int((one.input_ids == mask).sum()))
         if self.next_sentences is not None:
             add(NEXT_SENTENCE, self.next_sentences.outputs)
 
-    def _vectors(self, pooling: str, batch: Batch) -> Tensor:
-        """(B, d): the last layer's states, pooled and through the Dense modules."""
-        rows = batch.rows
-        if pooling == "cls":
-            found: Tensor = self.encoder(rows, output_rows=rows.first_rows).last_hidden_state
-            found = found.float()
-        else:
-            states = self.encoder.lowest_states(rows, self.config.num_hidden_layers)
-            found = pooled(states.float(), rows, pooling)
-        for dense in self.form.dense:
-            found = dense(found)
-        return found
+
+def _vectors(encoder: BertModel, form: SentenceForm, pooling: str, batch: Batch) -> Tensor:
+    """(B, d): the last layer's states, pooled and through the Dense modules."""
+    rows = batch.rows
+    if pooling == "cls":
+        found: Tensor = encoder(rows, output_rows=rows.first_rows).last_hidden_state
+        found = found.float()
+    else:
+        states = encoder.lowest_states(rows, encoder.config.num_hidden_layers)
+        found = pooled(states.float(), rows, pooling)
+    for dense in form.dense:
+        found = dense(found)
+    return found
 
 
 def open_models(settings: ServerSettings) -> dict[str, ServedModel]:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
+from operator import add
 from time import monotonic, perf_counter
 from typing import Any, Final, Protocol, TypeVar
 
@@ -317,6 +319,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 SLICE: Final = 64
 """Inputs that are tokenised or decoded in one go; other requests pass between."""
+# Long texts make smaller slices, so that a request whose time is over ends soon.
+_SLICE_CHARACTERS: Final = 65_536
 # Work of more characters, or tokens, is done in a thread, so that the event loop stays free.
 _FEW_CHARACTERS: Final = 4096
 _FEW_TOKENS: Final = 1024
@@ -389,10 +393,11 @@ class Stages:
             return await asyncio.get_running_loop().run_in_executor(self._aside, locked)
 
     async def tokenise_slices(
-        self, inputs: Sequence[Any], work: Callable[[Sequence[Any]], T]
+        self, parts: Sequence[Sequence[Any]], sizes: Sequence[int], work: Callable[..., T]
     ) -> list[T]:
-        """What ``work`` makes of each slice of the inputs."""
-        return [await self.tokenise(num_characters(part), work, part) for part in slices(inputs)]
+        """What ``work`` makes of each of the ``slices`` of inputs of these sizes."""
+        left = iter(sizes)
+        return [await self.tokenise(sum(islice(left, len(part))), work, part) for part in parts]
 
     async def compute(self, lane: Lane, client: str, features: Sequence[Features]) -> list[Rows]:
         """The rows of each of the features, in batches with those of other requests."""
@@ -431,15 +436,24 @@ class Stages:
             return await loop.run_in_executor(self._aside, work, *given)
 
 
-def slices(given: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Parts of SLICE inputs each."""
-    for start in range(0, len(given), SLICE):
-        yield given[start : start + SLICE]
+def slices(given: Sequence[T], sizes: Sequence[int]) -> list[Sequence[T]]:
+    """Parts of at most SLICE inputs, and of few characters unless one input has more."""
+    found, begun, size = [], 0, 0
+    for at, more in enumerate(sizes):
+        if at > begun and (at - begun == SLICE or size + more > _SLICE_CHARACTERS):
+            found.append(given[begun:at])
+            begun, size = at, 0
+        size += more
+    return [*found, given[begun:]] if given else []
 
 
-def num_characters(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -> int:
-    """About how many characters there are to tokenise."""
-    size = 0
+def sizes_of(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -> list[int]:
+    """About how many characters there are to tokenise in each of the inputs."""
+    found = []
     for one in texts:
-        size += len(one) if isinstance(one, str) else _FEW_CHARACTERS // 8
-    return size if text_pairs is None else size + num_characters(text_pairs)
+        size = len(one)
+        if not isinstance(one, str):
+            are_texts = size and isinstance(one[0], str)
+            size = max(_FEW_CHARACTERS // 8, sum(map(len, one)) if are_texts else size)
+        found.append(size)
+    return found if text_pairs is None else list(map(add, found, sizes_of(text_pairs)))

@@ -38,6 +38,7 @@ class Limit:
 
 # Data: labelled texts and corpora.
 LINE_BYTES: Final = Limit("one line", 2**25, "bytes")
+ROW_BYTES: Final = Limit("one row", 2**28, "bytes")
 CELL_CHARACTERS: Final = Limit("one cell", 2**24, "characters")
 DATA_JSON_BYTES: Final = Limit("a JSON file of data", 2**30, "bytes")
 COLUMNS: Final = Limit("columns", 10_000, "columns")
@@ -57,6 +58,8 @@ LONGEST_NAME: Final = 255
 JSON_BYTES: Final = Limit("a JSON file", 2**24, "bytes")
 JSON_DEPTH: Final = Limit("JSON", 100, "levels of nesting")
 TOKENIZER_BYTES: Final = Limit("a vocabulary's file", 2**25, "bytes")
+NORMALIZER_STEPS: Final = Limit("a tokenizer's normalizer or decoder", 100, "steps")
+NORMALIZER_GROWTH: Final = Limit("what a normalizer or decoder makes of one", 64, "characters")
 VOCABULARY_TOKENS: Final = Limit("a vocabulary", 2_000_000, "tokens")
 HUB_FILES: Final = Limit("a model on a hub", 1_000, "files")
 TENSORS: Final = Limit("one file of weights", 100_000, "tensors")

@@ -40,6 +40,13 @@ def is_plain_name(name: object, folders: int = 0) -> bool:
     )
 
 
+def leads_outside(path: str | Path, folder: str | Path) -> bool:
+    """Whether a name in a folder that the user named is a link to something outside of it."""
+    return Path(path).is_symlink() and not Path(os.path.realpath(path)).is_relative_to(
+        os.path.realpath(folder)
+    )
+
+
 def open_regular(
     path: str | Path, *, error: Failure = DataError, allow_pipe: bool = False
 ) -> BufferedReader:

@@ -7,7 +7,7 @@ import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from html import escape
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -85,6 +85,25 @@ def html_table(shown: object, facts: Mapping[str, object]) -> str:
     return f"<table><caption>{type(shown).__name__}</caption>{rows}</table>"
 
 
+# Whom stderr reaches.  A program without a console has none, or an object that only writes.
+
+
+def is_terminal(stream: Any) -> bool:
+    """Whether a stream is there, open, and a terminal."""
+    try:
+        return bool(stream.isatty())
+    except (AttributeError, ValueError):
+        return False
+
+
+def write_note(text: str) -> None:
+    """Print lines on stderr, where there is one that is open."""
+    # print would take stdout in place of None.
+    if sys.stderr is not None:
+        with suppress(ValueError):
+            print(printable(text), file=sys.stderr)
+
+
 # How far a work is: in a bar of a terminal or a notebook, or as a shell's lines.
 
 MAX_WIDTH: Final = 80
@@ -114,7 +133,7 @@ class Pace:
         if self.first is None or done < self.latest[1]:
             # What was done before, or in another part, says nothing about the speed.
             self.first, self.begun, self.last = done, now, now
-            self.text = figures(0.0, 0.0)
+            self.text = figures(0.0, 0.0) or self.text
         self.latest = now, done, total, figures
         is_end = self.ends and done == total
         if now != self.begun and (now - self.last >= self.pause or is_end):
@@ -176,7 +195,7 @@ def progress_bar(title: str, *, wanted: bool = True) -> Iterator[Pace | None]:
     None where no bar is wanted, or where there is neither a notebook nor a terminal.
     """
     display = notebook_display()
-    if not wanted or not (display or sys.stderr.isatty()):
+    if not wanted or not (display or is_terminal(sys.stderr)):
         yield None
     elif display:
         name = uuid4().hex
@@ -236,4 +255,6 @@ def warn_user(message: str, category: type[Warning]) -> None:
     while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         frame = frame.f_back
         level += 1
-    warnings.warn(message, category, stacklevel=level)
+    # A warning is no error because stderr is closed.
+    with suppress(ValueError):
+        warnings.warn(message, category, stacklevel=level)

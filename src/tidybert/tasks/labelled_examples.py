@@ -3,14 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
+from tidybert.errors import DataWarning, UsageError, in_python
 from tidybert.files.reading import Reading, ReadOptions, ReadReport
 from tidybert.files.rows import Memory, in_memory
 from tidybert.files.text_examples import TextExample
+from tidybert.options import unknown_name
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import warn_user
 from tidybert.tasks.registry import task_class, task_flags
@@ -21,19 +22,6 @@ if TYPE_CHECKING:
     from tidybert.tasks.tags.tag_files import TaggedExample
     from tidybert.tasks.task import AnyTask
     from tidybert.tasks.vectors.vector_examples import VectorExample
-
-
-# What scikit-learn, Keras, transformers and sentence-transformers call them.
-_NAMES_ELSEWHERE: Final = {
-    "lr": "learning_rate",
-    "epochs": "num_train_epochs",
-    "num_epochs": "num_train_epochs",
-    "max_iter": "num_train_epochs",
-    "batch_size": "train_batch_size",
-    "per_device_train_batch_size": "train_batch_size",
-    "max_length": "max_seq_length",
-    "random_state": "seed",
-}
 
 
 def read_all(
@@ -128,9 +116,7 @@ def split_options(
     found: dict[str, dict[str, Any]] = {part: {} for part in classes}
     for name, value in given.items():
         if name not in owner:
-            ours = _NAMES_ELSEWHERE.get(name)
-            near = f"; did you mean {ours!r}?" if ours in owner else suggestion(name, owner)
-            raise UsageError(f"{param(name)} is not a parameter{near}")
+            raise unknown_name(name, owner)
         found[owner[name]][name] = value.item() if isinstance(value, np.generic) else value
     return found
 

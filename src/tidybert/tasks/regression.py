@@ -17,7 +17,8 @@ from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
-from tidybert.files.text_examples import TextExample, finite_number
+from tidybert.files.rows import finite_number
+from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import NumberScores, regression_metrics

@@ -5,10 +5,12 @@ computes, so that texts are cut as transformers cuts them.  Special tokens that 
 are plain text within them, unless a call asks for them.
 """
 
+import base64
 import copy
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -18,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.errors import VocabularyError
+from tidybert.storage.limits import NORMALIZER_GROWTH, NORMALIZER_STEPS
 from tidybert.tokenization.basic import BasicTokenizer, check_text
 from tidybert.tokenization.fast.batch_encoder import BatchEncoder, IdArray, Lengths
 
@@ -93,6 +96,58 @@ class Layout:
         return ids, types.astype(np.uint8)
 
 
+@contextmanager
+def _guarded(source: object, what: str = "compute") -> Iterator[None]:
+    """Errors of the library as a VocabularyError; its panics are no Exceptions."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise VocabularyError(
+            f"{source}: the tokenizers library cannot {what} it: {error!s:.300}"
+        ) from None
+
+
+def _check_growth(described: dict[str, Any], source: object) -> None:
+    """Refuse a normalizer or a decoder that makes a long text of a short one, or has many steps."""
+    for kind, inner in (("normalizer", "normalizers"), ("decoder", "decoders")):
+        steps = list(_steps(described.get(kind), inner))
+        NORMALIZER_STEPS.check(len(steps), f"{source}: {kind}")
+        replaced, of_patterns = {"": ""}, 1
+        for step in steps:
+            pattern, made = step.get("pattern"), str(step.get("content", step.get("prepend", "")))
+            if step.get("type") == "Precompiled":
+                made = max(_of_charsmap(step.get("precompiled_charsmap")), key=len)
+            NORMALIZER_GROWTH.check(len(made), f"{source}: {kind}")
+            if isinstance(pattern, dict) and isinstance(found := pattern.get("String"), str):
+                replaced.setdefault(found, found)
+                replaced = {key: text.replace(found, made) for key, text in replaced.items()}
+            else:
+                of_patterns *= max(len(made), 1)
+            longest = max(len(text) // max(len(key), 1) for key, text in replaced.items())
+            NORMALIZER_GROWTH.check(max(longest, 1) * of_patterns, f"{source}: {kind}")
+
+
+def _steps(step: object, inner: str) -> Iterator[dict[str, Any]]:
+    if isinstance(step, dict) and isinstance(parts := step.get(inner), list):
+        for part in parts:
+            yield from _steps(part, inner)
+    elif isinstance(step, dict):
+        yield step
+
+
+def _of_charsmap(packed: object) -> list[str]:
+    """The texts that a Precompiled normalizer puts in the place of others."""
+    try:
+        content = base64.b64decode(packed if isinstance(packed, str) else "", validate=True)
+    except ValueError:
+        content = b""
+    # The size of a table, the table, and texts that end with a NUL.
+    texts = content[4 + int.from_bytes(content[:4], "little") :]
+    return [text.decode(errors="replace") for text in texts.split(b"\0")]
+
+
 class LibraryEncoder:
     """The tokenizers library's tokenizer of a description, the content of a tokenizer.json.
 
@@ -104,6 +159,7 @@ class LibraryEncoder:
         self._described = copy.deepcopy({**described, "truncation": None, "padding": None})
         self._special = tuple(special)
         self._source = source
+        _check_growth(described, source)
         # Now, so that the error comes when a MODEL is opened.
         self.marked = self._opened(self._described)
         self._same = self._unite()
@@ -118,7 +174,9 @@ class LibraryEncoder:
         added = [one for one in self._described.get("added_tokens") or [] if one["normalized"]]
         for one in sorted(added, key=itemgetter("id")):
             text = one["content"]
-            known = first.setdefault(normalizer.normalize_str(text) if normalizer else text, one)
+            with _guarded(self._source):
+                normal = normalizer.normalize_str(text) if normalizer else text
+            known = first.setdefault(normal, one)
             if known is not one:
                 same[one["id"]] = known["id"]
                 one |= {flag: known[flag] for flag in ("single_word", "lstrip", "rstrip")}
@@ -129,13 +187,11 @@ class LibraryEncoder:
     def _opened(self, described: dict[str, Any]) -> "tokenizers.Tokenizer":
         from tokenizers import Tokenizer
 
-        try:
-            return Tokenizer.from_str(json.dumps(described))
-        # The library raises Exception itself.
-        except Exception as error:
-            raise VocabularyError(
-                f"{self._source}: the tokenizers library cannot read it: {error!s:.300}"
-            ) from None
+        with _guarded(self._source, "read"):
+            opened = Tokenizer.from_str(json.dumps(described))
+            # Some faults show only in a text.
+            opened.encode("a \u00c4\ufb01 \uac00", add_special_tokens=False)
+            return opened
 
     @cached_property
     def plain(self) -> "tokenizers.Tokenizer":
@@ -164,7 +220,8 @@ class LibraryEncoder:
     def pieces(self, text: str, *, special_tokens_in_text: bool = False) -> Pieces:
         """The ids of a text, and their (start, end) in it, white space around them left out."""
         chosen = self.marked if special_tokens_in_text else self.plain
-        found = chosen.encode(text, add_special_tokens=False)
+        with _guarded(self._source):
+            found = chosen.encode(text, add_special_tokens=False)
         return self._united(found.ids), [_trimmed(text, *span) for span in found.offsets]
 
     def located(self, texts: Sequence[str]) -> list[Pieces]:
@@ -174,8 +231,15 @@ class LibraryEncoder:
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:
         """The ids of each text, in which special tokens are text."""
-        found = self.plain.encode_batch_fast(texts, add_special_tokens=False)
+        plain = self.plain
+        with _guarded(self._source):
+            found = plain.encode_batch_fast(texts, add_special_tokens=False)
         return [self._united(each.ids) for each in found]
+
+    def decoded(self, ids: list[int], *, skip_special_tokens: bool) -> str:
+        """Readable text for ids."""
+        with _guarded(self._source):
+            return str(self.marked.decode(ids, skip_special_tokens=skip_special_tokens))
 
     def _united(self, ids: list[int]) -> list[int]:
         return [self._same.get(token, token) for token in ids] if self._same else ids

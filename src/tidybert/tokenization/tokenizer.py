@@ -8,6 +8,8 @@ three agree with Hugging Face's BertTokenizer.
 
 import logging
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -94,6 +96,7 @@ def fitting_lengths(lengths: list[int], room: int, *, odd_to_longer: bool = Fals
 
 
 _LOGGER: Final = logging.getLogger(__name__)
+_SCRIPTS: Final = {"Cjk": "CJK"}
 
 
 class BertTokenizer:
@@ -398,6 +401,22 @@ class BertTokenizer:
         """The characters that a token of the vocabulary stands for in a text."""
         return token.removeprefix(CONTINUATION) if self.continues(token) else token
 
+    def scripts(self) -> dict[str, int]:
+        """By script the number of tokens with a letter of it, the most first; special ones apart.
+
+        A script is the first word of its letters' names in Unicode: Latin, Cyrillic, CJK.
+        """
+        counts: Counter[str] = Counter()
+        for token in self.vocabulary.tokens:
+            if re.fullmatch(r"\[.+\]|<.+>", token) is None:
+                text = unicodedata.normalize("NFKC", self.spelled(token))
+                kinds = ("Lu", "Ll", "Lo")
+                letter = next((each for each in text if unicodedata.category(each) in kinds), " ")
+                counts[unicodedata.name(letter, " ").split(" ")[0].capitalize()] += 1
+        # A token without letters.
+        del counts["Space"]
+        return {_SCRIPTS.get(name, name): count for name, count in counts.most_common() if name}
+
     def pieces_of_word(self, word: str) -> list[str]:
         """A token that the vocabulary spells so, or the pieces of a word within a text."""
         return [word] if word in self.vocabulary else self.tokenize(word)
@@ -517,8 +536,7 @@ class LibraryTokenizer(BertTokenizer):
         """Readable text for ids, by the library; raises VocabularyError for an unknown id."""
         numbers = list(map(int, ids))
         self.convert_ids_to_tokens(numbers)
-        text: str = self._library.marked.decode(numbers, skip_special_tokens=skip_special_tokens)
-        return text
+        return self._library.decoded(numbers, skip_special_tokens=skip_special_tokens)
 
     def continues(self, token: str) -> bool:
         """Whether a token goes on with the word of the one before it."""

@@ -3,7 +3,6 @@
 import contextlib
 import signal
 import statistics
-import sys
 import threading
 import time
 from collections import deque
@@ -15,7 +14,7 @@ from typing import Final, Self
 
 from tidybert.errors import TidyBertError, in_python
 from tidybert.system.signals import STOP_SIGNALS
-from tidybert.system.terminal import printable
+from tidybert.system.terminal import write_note
 
 
 @dataclass
@@ -173,4 +172,4 @@ def as_in_python(rows: str = "position") -> Iterator[None]:
 
 def tell(text: str, rows: str = "position") -> None:
     """Print a note on stderr."""
-    print(printable(in_python(text, rows=rows)), file=sys.stderr)
+    write_note(in_python(text, rows=rows))

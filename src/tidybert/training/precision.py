@@ -2,9 +2,10 @@
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache
 from statistics import median
 from typing import Final
@@ -19,6 +20,40 @@ from tidybert.training.training_arguments import Precision
 _LOGGER: Final = logging.getLogger(__name__)
 # A difference below this is noise.
 _LOSES: Final = 1.1
+# Blocks of usual_torch under way, in all threads, and the dtype outside of them.
+_usual_lock: Final = threading.Lock()
+_num_usual = 0
+_dtype_outside = torch.float32
+
+
+@contextmanager
+def usual_torch() -> Iterator[None]:
+    """Within the block PyTorch has the settings that it begins with, whatever the program set.
+
+    These are the dtype and the device of new tensors, gradients, and inference mode.  Threads share
+    the dtype, so the last block that ends sets it back.
+    """
+    global _num_usual, _dtype_outside
+    with ExitStack() as stack:
+        with _usual_lock:
+            if not _num_usual:
+                _dtype_outside = torch.get_default_dtype()
+                torch.set_default_dtype(torch.float32)
+            _num_usual += 1
+        stack.callback(_leave_usual)
+        stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.enable_grad())
+        if torch.get_default_device().type != "cpu":
+            stack.enter_context(torch.device("cpu"))
+        yield
+
+
+def _leave_usual() -> None:
+    global _num_usual
+    with _usual_lock:
+        _num_usual -= 1
+        if not _num_usual:
+            torch.set_default_dtype(_dtype_outside)
 
 
 def is_mixed(precision: str, device: torch.device, width: int = 0) -> bool:

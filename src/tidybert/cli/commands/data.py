@@ -11,6 +11,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
+from tidybert.catalog import DEFAULT_MODEL
 from tidybert.cli import flags
 from tidybert.cli.commands.texts import note_reading, resumable
 from tidybert.cli.flags import command
@@ -48,7 +49,7 @@ class Check(flags.ExamplesFlags, flags.JsonFlag):
     """``FILE``: Labelled examples."""
     task: str = "classify"
     """``TASK``: One of {tasks}."""
-    model: str = "minilm"
+    model: str = DEFAULT_MODEL
     """``--model MODEL``: Model whose frozen encoder reads the texts."""
     dev: str | None = option(None, panel="Data")
     """``--dev FILE``: Labelled examples to measure on, to compare with the training examples."""
@@ -128,13 +129,15 @@ def _print(found: "Findings") -> None:
     if found.not_looked_for:
         print_line(found.not_looked_for)
     if (labels := found.labels) is not None:
-        agreement = f"the probe agrees with {labels['agreement']:.1%} of the labels; many of these"
-        warning = "" if labels["reliable"] else f"{agreement} are its own mistakes"
+        warning = f"the probe agrees with {labels['agreement']:.1%} of the labels"
+        if labels["suspected"]:
+            warning += "; many of these are its own mistakes"
+        warning = "" if labels["reliable"] else warning
         columns = {"row": ",", "label": "", "probe says": "", "text": ""}
         _show("labels that may be wrong", labels["suspected"], columns, warning)
         if labels["not_judged"]:
-            names = ", ".join(labels["not_judged"])
-            print_line(fill(f"classes of fewer than five texts are not judged: {names}", MAX_WIDTH))
+            few, names = "classes of fewer than five different texts", labels["not_judged"]
+            print_line(fill(f"{few} are not judged: {', '.join(names)}", MAX_WIDTH))
         if labels["mixed_up"]:
             columns = {"class": "", "other class": "", "texts": ",", "share": ".1%"}
             _show("classes that are mixed up", labels["mixed_up"], columns)
@@ -194,7 +197,7 @@ class Duplicates(flags.FileArgument, flags.ExamplesFlags):
 
     PANEL: ClassVar = "Other options"
 
-    model: str = "minilm"
+    model: str = DEFAULT_MODEL
     """``--model MODEL``: Model whose encoder reads the texts."""
     threshold: float = option(0.9, at_least=-1.0, at_most=1.0)
     """Cosine from which two texts are near-duplicates."""
@@ -233,7 +236,7 @@ class Duplicates(flags.FileArgument, flags.ExamplesFlags):
         else:
             atomic_write_text(self.out, content)
         cut = f"texts were cut to {embedder.max_seq_length} tokens"
-        note_reading(report, sum(one.truncated for one in features), len(examples), cut)
+        note_reading(report, sum(one.truncated for one in features), len(examples), cut, embedder)
         groups = len({row["group"] for row in grouped})
         note(
             f"{len(grouped):,} of {len(examples):,} texts are in {groups:,} groups; "

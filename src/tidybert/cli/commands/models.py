@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,7 @@ from tidybert.cli.flags import command
 from tidybert.cli.output import note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_progress
 from tidybert.configuration import PUBLISHED, SIZES, BertConfig
-from tidybert.errors import UsageError, suggestion
+from tidybert.errors import UsageError, VocabularyError, suggestion
 from tidybert.files.rows import count_of
 from tidybert.storage.hub_files import cached_model, cached_names
 from tidybert.storage.model_files import ARGUMENTS_FILE, CONFIG_FILE, MODULES_FILE
@@ -241,6 +242,7 @@ def _finished(directory: Path) -> dict[str, Any]:
         "labels": list((metadata.label_names if metadata else head.label_names) or ()),
         "max_seq_length": of_run("max_seq_length"),
         "sizes": _sizes(config, _IN_INFO),
+        "scripts": _scripts(opened),
         "unread_keys": unknown_keys(opened.description),
         "vectors": _vectors(opened),
         "metrics": {name: one for name, one in metrics.items() if isinstance(one, int | float)},
@@ -260,6 +262,14 @@ def _finished(directory: Path) -> dict[str, Any]:
             "tidybert": of_run("tidybert_version"),
         },
     }
+
+
+def _scripts(directory: Any) -> dict[str, int]:
+    """How many tokens of its vocabulary have letters of each script; none without a vocabulary."""
+    with suppress(VocabularyError):
+        found: dict[str, int] = directory.tokenizer.scripts()
+        return found
+    return {}
 
 
 def _vectors(directory: Any) -> dict[str, Any] | None:

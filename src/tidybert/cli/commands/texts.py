@@ -129,7 +129,7 @@ def do_job(
             with stopped, shown_texts(title, total) as reporter:
                 written = job.write(opened, left, out, resume=resume, reporter=reporter)
         seconds = time.monotonic() - begun
-    note_reading(report, written.num_truncated, written.num_texts, job.cut(opened))
+    note_reading(report, written.num_truncated, written.num_texts, job.cut(opened), opened)
     return Done(opened, written, seconds)
 
 
@@ -226,11 +226,15 @@ def resumable(out: Path, resume: bool) -> Iterator[None]:
         raise
 
 
-def note_reading(report: "ReadReport", truncated: int, total: int, cut: str) -> None:
-    """Note what the reading found, and how many of the texts were cut; ``cut`` says how."""
+def note_reading(report: "ReadReport", truncated: int, total: int, cut: str, opened: Any) -> None:
+    """Note what the reading found, how many of the texts were cut (``cut`` says how), and a warning
+    of many tokens that ``opened`` does not know.
+    """
     note(*report.lines(str))
     if truncated:
         note(f"{truncated:,} of {total:,} {cut}")
+    if (unknown := getattr(opened, "unknown", None)) and (remark := unknown.remark()):
+        note(f"warning: {remark}")
 
 
 def check_format(run: str, path: str, read: ReadOptions) -> None:
@@ -516,8 +520,9 @@ class Index(
     dtype: Literal["float32", "float16", "int8"] = option("float32")
     """Store the numbers as float32, float16 (half the size) or int8 (a quarter)."""
     id: str | None = None
-    """``--id COLUMN``: Column of the texts' ids. If not set: the place of a text in FILE, from
-    0, is its id."""
+    """``--id COLUMN``: Column of the texts' ids. If not set: that of the index that is there; of a
+    new one a column id of FILE whose values are all there and distinct; else, and with --cluster,
+    the place of a text in FILE, from 0."""
     replace: bool = False
     """``--replace``: Put a text of FILE in the place of the one with its id, if they differ, and
     add new ones; others stay."""
@@ -562,6 +567,7 @@ class Index(
             run_on_cluster(partial(index_files, job), self.file, self, "indexing")
         else:
             read_examples.formats.check(self.file, self.read.format)
+            job = job.with_ids(self.file, self.out, note)
             done = do_job(job, self.file, self, "indexing")
             assert done is not None
             written = done.written

@@ -488,8 +488,8 @@ def _print_cross_validated(task: "AnyTask", found: Mapping[str, Any]) -> None:
     print_table(columns, rows)
     note(
         f"these are figures of a probe, a linear layer on MODEL's states, in {found['folds']} "
-        f"folds of {found['num_examples']:,} training examples; --dev or --dev-fraction measures "
-        "the model itself"
+        f"folds of the {found['num_examples']:,} examples; --dev or --dev-fraction measures the "
+        "model itself"
     )
 
 

@@ -1,7 +1,6 @@
 """Health, metrics, the list of models, and reloading."""
 
-import os
-import signal
+import asyncio
 from typing import Final
 
 from fastapi import APIRouter, Request
@@ -48,22 +47,26 @@ async def metrics(request: Request) -> Response:
 @router.post(
     "/admin/reload",
     summary="Open all models again",
-    responses={202: {"description": "The parent of several workers opens them."}},
+    responses={202: {"description": "They are still being opened."}},
 )
 async def reload(request: Request) -> JsonAnswer:
     """Open the models' directories again; requests in work end with the old ones.
 
     It needs an API key if the server has keys; else only this machine may ask.  With several
-    workers the answer has status 202, and their parent goes on to open them.
+    workers, or if it takes half of the deadline, the answer has status 202, and the server goes on
+    to open them.  While it does, another request gets 409.
     """
     engine = engine_of(request)
     is_here = request.client is None or request.client.host in LOOPBACK
     if not engine.settings.keys and not is_here:
         raise Refusal(403, "without API keys only this machine may reload")
-    if engine.parent is not None:
-        os.kill(engine.parent, signal.SIGHUP)
+    opened = engine.reload(own=1)
+    if opened is not None:
+        # Not wait_for: it goes on without the client.
+        await asyncio.wait([opened], timeout=engine.settings.deadline / 2)
+    if opened is None or not opened.done():
         return JsonAnswer({"models": list(engine.models)}, 202)
-    if not await engine.reload():
+    if not opened.result():
         message = "a model cannot be opened, so the old ones stay; the server's log says why"
         raise Refusal(500, message)
     return JsonAnswer({"models": list(engine.models)})

@@ -16,17 +16,30 @@ from tidybert.checkpoints.example_kinds import (
     name_of,
 )
 from tidybert.server.answers import JsonAnswer, Refusal
-from tidybert.server.protocols.protocol import Body, ByPath, PromptName, Protocol, names_model
+from tidybert.server.bodies import CountedRoute, ListOf
+from tidybert.server.protocols.protocol import (
+    Body,
+    ByPath,
+    Ids,
+    PromptName,
+    Protocol,
+    names_model,
+)
 from tidybert.server.served_model import ServedModel
 from tidybert.tasks.answer import Classified, LabelledAnswer
 
-router = APIRouter(prefix="/v1/models/{name}", tags=["native"], dependencies=[Depends(names_model)])
+router = APIRouter(
+    route_class=CountedRoute,
+    prefix="/v1/models/{name}",
+    tags=["native"],
+    dependencies=[Depends(names_model)],
+)
 PROTOCOL: Final = Protocol(router=router)
 
 
 def _object(kind: ExampleKind) -> type[Body]:
     """The JSON object of an example."""
-    fields: Any = {part.key: (list[str] if part.is_list else str, ...) for part in kind.parts}
+    fields: Any = {part.key: (ListOf[str] if part.is_list else str, ...) for part in kind.parts}
     return create_model(kind.schema, __base__=Body, __doc__=kind.description, **fields)
 
 
@@ -50,7 +63,7 @@ TopK = Annotated[int | None, Field(ge=1, description="Give only the K likeliest.
 class PredictBody(Body):
     """Inputs of the kind that the model was trained on: one, or a list."""
 
-    inputs: Input | list[Input]
+    inputs: Input | ListOf[Input]
     truncate: Truncate = False
     top_k: TopK = None
     min_score: Annotated[
@@ -62,22 +75,22 @@ class PredictBody(Body):
 class FillMaskBody(Body):
     """Texts with [MASK] in place of a word: one, or a list."""
 
-    inputs: str | list[str]
+    inputs: str | ListOf[str]
     top_k: TopK = None
-    among: Annotated[list[str] | None, Field(description="Choose from these words only.")] = None
+    among: Annotated[ListOf[str] | None, Field(description="Choose from these words only.")] = None
 
 
 class NextSentenceBody(Body):
     """Pairs of sentences: one, or a list."""
 
-    inputs: TextPair | list[TextPair]
+    inputs: TextPair | ListOf[TextPair]
     truncate: Truncate = False
 
 
 class EmbedBody(Body):
     """Texts, or lists of ids: one, or a list."""
 
-    inputs: str | list[str] | list[list[int]]
+    inputs: str | ListOf[str] | ListOf[Ids]
     truncate: Truncate = False
     normalize: Annotated[
         bool | None,
@@ -92,7 +105,7 @@ class EmbedBody(Body):
 class TokenizeBody(Body):
     """A text, or a list of texts."""
 
-    inputs: str | list[str]
+    inputs: str | ListOf[str]
     add_special_tokens: bool = True
 
 
@@ -153,9 +166,12 @@ async def embed(body: EmbedBody, asked: ByPath) -> JsonAnswer:
 @router.post("/tokenize", summary="Show the tokens of texts")
 async def tokenize(body: TokenizeBody, asked: ByPath) -> JsonAnswer:
     """An object a text: tokens, input_ids, token_type_ids and offset_mapping, in characters."""
-    found = await asked.tokenized(listed(body.inputs), body.add_special_tokens)
-    shown = ("tokens", "input_ids", "token_type_ids", "offset_mapping")
-    answers = [{name: getattr(one, name) for name in shown} for one in found]
+    names = ("tokens", "input_ids", "token_type_ids", "offset_mapping")
+    answers = await asked.tokenized(
+        listed(body.inputs),
+        lambda text, encoding: {name: getattr(encoding, name) for name in names},
+        body.add_special_tokens,
+    )
     return answered(body.inputs, answers)
 
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from typing_extensions import TypedDict
 
 from tidybert.server.answers import UNKNOWN_FIELD, JsonAnswer, Refusal
+from tidybert.server.bodies import ClientRoute
 from tidybert.server.protocols.protocol import (
     Body,
     Dimensions,
@@ -93,7 +94,12 @@ def _shape(refusal: Refusal) -> tuple[int, OpenAIError]:
     return status, OpenAIError(error=detail)
 
 
-router = APIRouter(tags=["OpenAI"])
+_IDS: Final = (
+    "the input is token ids, which a client makes with a tokenizer of its own: have it send texts "
+    "(LangChain: OpenAIEmbeddings(check_embedding_ctx_length=False)); if it has the tokenizer of "
+    "this model, start the server with --allow-token-ids"
+)
+router = APIRouter(route_class=ClientRoute, tags=["OpenAI"])
 PROTOCOL: Final = Protocol(router=router, shape=_shape, error=OpenAIError)
 
 
@@ -106,6 +112,8 @@ async def embeddings(body: EmbeddingRequest, request: Request) -> JsonAnswer:
     """A vector of length 1 for each input; each object also says whether its input was cut."""
     asked = asked_by(request, body.model)
     inputs = several(asked, body.input, "input")
+    if not isinstance(inputs[0], str) and not asked.engine.settings.allow_token_ids:
+        raise Refusal(422, _IDS, "input")
     found = await asked.embed(
         inputs, truncate=body.truncate, normalize=True, dimensions=body.dimensions
     )

@@ -14,13 +14,14 @@ from starlette.responses import Response
 from tidybert.page.page_model import HEADERS, INDEX, PageModel, View, page_files
 from tidybert.page.views import VIEWS, run_of
 from tidybert.server.answers import JsonAnswer, Refusal, as_refusals
+from tidybert.server.bodies import CountedRoute
 from tidybert.server.door import engine_of
 from tidybert.server.engine import Engine
 from tidybert.server.protocols.native import described
 from tidybert.server.protocols.protocol import Protocol
 from tidybert.server.served_model import ServedModel
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(route_class=CountedRoute, include_in_schema=False)
 _PREFIX: Final = "/page/"
 # Views that may wait for the thread; a person asks for a few at a time.
 _MOST_WAITING: Final = 64
@@ -52,20 +53,16 @@ class PageDesk:
         model = self._opened(self._engine.model(name))
         if self._waiting >= _MOST_WAITING:
             raise Refusal(429, "the page has much to do; send it again later", retry_after=1)
-        seconds = self._engine.settings.deadline
         self._waiting += 1
         try:
             with as_refusals("inputs"):
-                async with asyncio.timeout(seconds):
-                    return await asyncio.get_running_loop().run_in_executor(
-                        self._thread, lambda: view(model, **given)
-                    )
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._thread, lambda: view(model, **given)
+                )
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
             raise Refusal(422, f"{field}: {first['msg']}", field) from None
-        except TimeoutError:
-            raise Refusal(504, f"no answer within {seconds:g} seconds: shorten the text") from None
         finally:
             self._waiting -= 1
 

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Depends
 from pydantic import Field, ValidationError
 
 from tidybert.server.answers import JsonAnswer, Refusal
+from tidybert.server.bodies import ClientRoute, ListOf
 from tidybert.server.engine import AskedModel
 from tidybert.server.protocols.native import Question, TextPair, split_inputs
 from tidybert.server.protocols.protocol import (
@@ -50,12 +51,18 @@ from tidybert.tasks.tags.tag_files import split_text
 from tidybert.tokenization.tokenizer import BertTokenizer, LibraryTokenizer
 from tidybert.tokenization.vocabulary import CONTINUATION, UNK_TOKEN
 
-router = APIRouter(tags=["pipelines"])
+router = APIRouter(route_class=ClientRoute, tags=["pipelines"])
 PROTOCOL: Final = replace(TEI, router=router, by_name=False)
 
 _SUMMARY: Final = "Answer as transformers' pipelines do"
 Inputs = Annotated[
-    str | list[str] | TextPair | list[TextPair] | Question | list[Question] | SimilarityInputs,
+    str
+    | ListOf[str]
+    | TextPair
+    | ListOf[TextPair]
+    | Question
+    | ListOf[Question]
+    | SimilarityInputs,
     one_of(
         "a text, an object with text and text_pair, one with question and context, a list of one "
         "kind of these, or an object with source_sentence and sentences"

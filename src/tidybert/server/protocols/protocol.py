@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    WrapValidator,
+)
 from pydantic_core import PydanticCustomError
 
 from tidybert.server.answers import (
@@ -16,6 +24,7 @@ from tidybert.server.answers import (
     Shape,
     native_shape,
 )
+from tidybert.server.bodies import FLAT_IDS, ListOf, furthest
 from tidybert.server.door import client_of, engine_of
 from tidybert.server.engine import AskedModel
 from tidybert.tasks.answer import TaskAnswer
@@ -43,7 +52,19 @@ class Protocol:
 TRUNCATED_HEADER: Final = "X-Truncated"
 """How many inputs of a request were cut, for answers whose shape has no room for it."""
 
-Ids = list[Annotated[int, Field(ge=0)]]
+
+def _begun_by_a_number(given: list[Any]) -> list[Any]:
+    if given and type(given[0]) is not int:
+        raise ValueError("expected a list of token ids")
+    return given
+
+
+Ids = Annotated[
+    list[Any],
+    AfterValidator(_begun_by_a_number),
+    WithJsonSchema({"type": "array", "items": {"type": "integer", "minimum": 0}}),
+]
+"""Ids, of which only the first is looked at here: a thread compares all with the vocabulary."""
 
 
 class Body(BaseModel):
@@ -58,15 +79,19 @@ def one_of(expected: str) -> WrapValidator:
     def validate(value: Any, handler: Callable[[Any], Any]) -> Any:
         try:
             return handler(value)
-        except ValidationError:
+        except ValidationError as error:
+            if isinstance(value, list) and furthest(error.errors(), value)[0]:
+                # One of its items is wrong, and it says which.
+                raise
             raise PydanticCustomError("one_of", f"expected {expected}") from None
 
     return WrapValidator(validate)
 
 
 TextsOrIds = Annotated[
-    str | list[str] | Ids | list[Ids],
+    str | ListOf[str] | Ids | ListOf[Ids],
     one_of("a text, a list of texts, a list of token ids, or a list of such lists"),
+    FLAT_IDS,
 ]
 Dimensions = Annotated[int | None, Field(ge=1)]
 PromptName = Annotated[

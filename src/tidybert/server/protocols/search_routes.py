@@ -14,14 +14,20 @@ from tidybert.errors import UsageError
 from tidybert.inference.predictor import CrossEncoder
 from tidybert.search.index import CANDIDATES, Hit, check_queries, reordered
 from tidybert.server.answers import WRONG_TASK, JsonAnswer, Refusal, as_refusals
+from tidybert.server.bodies import CountedRoute, ListOf
 from tidybert.server.door import engine_of
 from tidybert.server.engine import AskedModel
 from tidybert.server.protocols.native import Truncate, answered, listed
 from tidybert.server.protocols.protocol import Body, Protocol, asked_by
+from tidybert.server.work_queue import SLICE
 
-router = APIRouter(tags=["native"])
+router = APIRouter(route_class=CountedRoute, tags=["native"])
 PROTOCOL: Final = Protocol(router=router)
 
+# Each filter is compared with every text.
+_MOST_FILTERS: Final = 64
+# Texts that a request finds, for each input that the server takes.
+_HITS_PER_INPUT: Final = 50
 # One search at a time: each computes on all cores.
 _THREAD: Final = ThreadPoolExecutor(1, "tidybert-search")
 
@@ -29,7 +35,7 @@ _THREAD: Final = ThreadPoolExecutor(1, "tidybert-search")
 class SearchBody(Body):
     """Queries: one, or a list."""
 
-    inputs: str | list[str]
+    inputs: str | ListOf[str]
     top_k: Annotated[
         int | None, Field(ge=1, description="Give the K nearest texts. If not set: 10.")
     ] = None
@@ -45,7 +51,7 @@ class SearchBody(Body):
         Field(ge=1, description="How many of the nearest texts it reads. If not set: 50."),
     ] = None
     where: Annotated[
-        str | list[str] | None,
+        str | ListOf[str] | None,
         Field(description="Search only in texts with label=billing; also !=, <, <=, > and >=."),
     ] = None
     exact: Annotated[bool, Field(description="Compare with every vector, also of many.")] = False
@@ -69,13 +75,23 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
     queries = listed(body.inputs)
     with as_refusals("inputs"):
         check_queries(queries)
+    if isinstance(body.where, list) and len(body.where) > _MOST_FILTERS:
+        message = f"{len(body.where):,} filters; at most {_MOST_FILTERS} are taken"
+        raise Refusal(422, message, "where")
     with as_refusals("top_k"):
         count = index.count(body.top_k)
     wanted = count
+    most = asked.engine.settings.max_inputs
+    if len(queries) * wanted > _HITS_PER_INPUT * most:
+        raise Refusal(
+            422,
+            f"{len(queries):,} queries with {wanted:,} texts each; at most "
+            f"{_HITS_PER_INPUT * most:,} texts are found: send fewer queries, or a lower top_k",
+            "top_k",
+        )
     judge = _judge(body, request)
     if judge is not None:
         wanted = min(len(index), max(count, body.candidates or CANDIDATES))
-        most = asked.engine.settings.max_inputs
         if len(queries) * wanted > most:
             raise Refusal(
                 422,
@@ -90,11 +106,12 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
         pooling=index.settings["pooling"],
         prompt_name=asked.model.form.query_prompt_name,
     )
-    search = partial(
-        index.nearest, found.vectors, wanted, where=body.where or None, exact=body.exact
-    )
-    with as_refusals("where"):
-        hits = await asyncio.get_running_loop().run_in_executor(_THREAD, search)
+    search = partial(index.nearest, top_k=wanted, where=body.where or None, exact=body.exact)
+    hits: list[list[Hit]] = []
+    for start in range(0, len(queries), SLICE):
+        vectors = found.vectors[start : start + SLICE]
+        with as_refusals("where"):
+            hits += await asyncio.get_running_loop().run_in_executor(_THREAD, search, vectors)
     if judge is not None:
         hits = [each[:count] for each in await _reranked(*judge, queries, hits)]
     return answered(body.inputs, [[hit.to_dict() for hit in each] for each in hits])

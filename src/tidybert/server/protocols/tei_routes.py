@@ -13,6 +13,7 @@ from typing_extensions import TypedDict
 from tidybert import __version__
 from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.server.answers import WRONG_TASK, JsonAnswer, Refusal
+from tidybert.server.bodies import FLAT_IDS, ClientRoute, ListOf
 from tidybert.server.engine import AskedModel
 from tidybert.server.protocols.protocol import (
     Body,
@@ -52,7 +53,7 @@ class EmbedRequest(Options):
 
 class SimilarityInputs(Body):
     source_sentence: str
-    sentences: list[str]
+    sentences: ListOf[str]
 
 
 class SimilarityOptions(Options):
@@ -66,7 +67,7 @@ class SimilarityRequest(Body):
 
 class PredictRequest(Options):
     inputs: Annotated[
-        str | list[str] | list[list[str]],
+        str | ListOf[str] | ListOf[ListOf[str]],
         one_of("a text, a pair [text, text], or a list of [text] and [text, text]"),
     ]
     raw_scores: bool = False
@@ -74,18 +75,20 @@ class PredictRequest(Options):
 
 class RerankRequest(Options):
     query: str
-    texts: list[str]
+    texts: ListOf[str]
     raw_scores: bool = False
     return_text: bool = False
 
 
 class TokenizeRequest(Body):
-    inputs: Annotated[str | list[str], one_of("a text or a list of texts")]
+    inputs: Annotated[str | ListOf[str], one_of("a text or a list of texts")]
     add_special_tokens: bool = True
 
 
 class DecodeRequest(Body):
-    ids: Annotated[Ids | list[Ids], one_of("a list of token ids or a list of such lists")]
+    ids: Annotated[
+        Ids | ListOf[Ids], one_of("a list of token ids or a list of such lists"), FLAT_IDS
+    ]
     skip_special_tokens: bool = True
 
 
@@ -161,7 +164,7 @@ def _shape(refusal: Refusal) -> tuple[int, TeiError]:
     return status, TeiError(error=message, error_type=error_type)
 
 
-router = APIRouter(tags=["text-embeddings-inference"])
+router = APIRouter(route_class=ClientRoute, tags=["text-embeddings-inference"])
 PROTOCOL: Final = Protocol(router=router, shape=_shape, error=TeiError, by_name=True)
 
 
@@ -191,7 +194,7 @@ async def similarity(body: SimilarityRequest, asked: ByPath) -> JsonAnswer:
         truncate=bool(options.truncate),
         prompt_name=options.prompt_name,
     )
-    cosines = (found.vectors[1:] @ found.vectors[0]).tolist()
+    cosines = (found.vectors[1:] @ found.vectors[0]).clip(-1, 1).tolist()
     return with_truncation(cosines, sum(found.truncated))
 
 
@@ -233,17 +236,14 @@ async def rerank(body: RerankRequest, asked: ByPath) -> JsonAnswer:
 async def tokenize(body: TokenizeRequest, asked: ByPath) -> JsonAnswer:
     """The tokens of each text, whose places are bytes of UTF-8."""
     texts = several(asked, body.inputs, "inputs")
-    encodings = await asked.tokenized(texts, body.add_special_tokens)
-    found = [simple_tokens(*each) for each in zip(texts, encodings, strict=True)]
-    return JsonAnswer(found)
+    return JsonAnswer(await asked.tokenized(texts, simple_tokens, body.add_special_tokens))
 
 
 @router.post("/decode", response_model=list[str], summary="Turn ids into text")
-def decode(body: DecodeRequest, asked: ByPath) -> JsonAnswer:
+async def decode(body: DecodeRequest, asked: ByPath) -> JsonAnswer:
     """The text of each list of ids."""
     lists = several(asked, body.ids, "ids")
-    skip = body.skip_special_tokens
-    return JsonAnswer([asked.decode(ids, skip) for ids in lists])
+    return JsonAnswer(await asked.decoded(lists, body.skip_special_tokens))
 
 
 @router.get("/health", summary="Whether the models are warm", response_class=Response)

@@ -17,8 +17,16 @@ from tidybert.files.example_reader import ExampleReader
 from tidybert.files.formats import FileFormat, FileFormats, source
 from tidybert.files.reading import ROLES, ReadOptions, ReadReport
 from tidybert.files.records import CellsRow, delimited_rows
-from tidybert.files.rows import Problem, Record, count_of, json_type, keys_seen, text_problem
-from tidybert.files.text_examples import canonical_label, finite_number
+from tidybert.files.rows import (
+    Problem,
+    Record,
+    count_of,
+    finite_number,
+    json_type,
+    keys_seen,
+    text_problem,
+)
+from tidybert.files.text_examples import canonical_label
 from tidybert.files.text_lines import NUL_BYTE, utf16_mark_of
 
 CODAH_ENDINGS: Final = 4

@@ -39,7 +39,7 @@ class VectorAnswers(Answers[AnyTask, VectorExample]):
     def prediction(self, number: int) -> Embedded:
         if len(self.outputs[number]) == 1:
             return Embedded(vector=self.outputs[number][0].tolist())
-        return Embedded(similarity=self.cosine(number))
+        return Embedded(similarity=min(max(self.cosine(number), -1.0), 1.0))
 
     def cosine(self, number: int) -> float:
         """That of an example's first two texts."""

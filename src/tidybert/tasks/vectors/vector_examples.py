@@ -28,8 +28,8 @@ from tidybert.data.features import Features
 from tidybert.errors import LINE, DataError, param
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.reading import ReadOptions, ReadReport
-from tidybert.files.rows import Problem, count_of, text_problem
-from tidybert.files.text_examples import finite_number, label_order
+from tidybert.files.rows import Problem, count_of, finite_number, text_problem
+from tidybert.files.text_examples import label_order
 from tidybert.files.text_files import FORMATS, text_example, text_values
 
 # sentence-transformers names them so.

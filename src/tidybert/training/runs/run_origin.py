@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidybert.catalog import find_model, hub_name
 from tidybert.checkpoints.unfinished import read_arguments
-from tidybert.errors import TidyBertError
+from tidybert.errors import DataError, TidyBertError
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.hub_files import commit_of
 from tidybert.storage.json_objects import read_json_object
@@ -93,15 +93,22 @@ def measured_text(run: Path) -> str:
 
 def changes_of_run(run: Path) -> list[tuple[int, str]]:
     """The steps after which a RUN's arguments changed, and how, in words."""
-    changes = read_arguments(run / ARGUMENTS_FILE)[1].get("changed_on_the_way")
+    path = run / ARGUMENTS_FILE
+    changes = read_arguments(path)[1].get("changed_on_the_way")
     found = []
     for each in changes if isinstance(changes, list) else ():
-        named = {name: values for name, values in each.items() if name != "step"}
-        words = ", ".join(
-            f"{name} {values[0]} → {values[1]}" if name != "corpus" else "another corpus"
-            for name, values in named.items()
-        )
-        found.append((int(each["step"]), words))
+        try:
+            named = {name: values for name, values in each.items() if name != "step"}
+            words = ", ".join(
+                f"{name} {values[0]} → {values[1]}" if name != "corpus" else "another corpus"
+                for name, values in named.items()
+            )
+            found.append((int(each["step"]), words))
+        except (AttributeError, LookupError, TypeError, ValueError, OverflowError):
+            raise DataError(
+                f"{path}: changed_on_the_way has {each!r:.80}: expected a step, and each argument "
+                "with its two values"
+            ) from None
     return found
 
 
