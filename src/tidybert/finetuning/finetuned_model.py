@@ -258,8 +258,8 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         found, begun = self.result.cross_validated or {}, self.arguments.get("model", "the encoder")
         train = self.made_from.files.get("train", {}).get("file", "the examples")
         said = (
-            "these are figures of a probe, a linear layer on the states of the encoder before it was "
-            "trained: each fold is answered by one that learned from the others; dev_fraction "
+            "these are figures of a probe, a linear layer on the states of the encoder before it "
+            "was trained: each fold is answered by one that learned from the others; dev_fraction "
             "measures the model itself"
         )
         return evaluation_of(
