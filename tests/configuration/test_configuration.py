@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.configuration import HIDDEN_ACTS, MAX_PARAMETERS, PUBLISHED, SIZES, BertConfig
+from tidybert.configuration.bert_config import SHAPE_KEYS
+from tidybert.configuration.relatives import ModernBertConfig
 from tidybert.errors import ConfigError
 
 # config.json of bert-base-uncased as an old version of transformers wrote it.
@@ -372,3 +374,31 @@ def test_anything_else_is_a_config_error_or_a_config(changes: dict[str, Any]) ->
         return
     assert config.num_parameters <= MAX_PARAMETERS
     assert config.hidden_size == config.head_size * config.num_attention_heads
+
+
+def test_thetas_of_modernbert_are_read_or_refused() -> None:
+    sizes = dict.fromkeys(SHAPE_KEYS, 8)
+    base = {"model_type": "modernbert", "pad_token_id": 0, **sizes, "global_rope_theta": 5e4}
+
+    def thetas(**more: object) -> tuple[float, float]:
+        config = BertConfig.from_dict({**base, **more})
+        assert isinstance(config, ModernBertConfig)
+        return config.global_rope_theta, config.local_rope_theta
+
+    assert thetas() == (5e4, 1e4)
+    # As transformers 4: null is the theta of the layers that see all.
+    assert thetas(local_rope_theta=None) == (5e4, 5e4)
+    of_kind = {"full_attention": {"rope_type": "default", "rope_theta": 7}, "sliding_attention": {}}
+    assert thetas(rope_parameters=of_kind, local_rope_theta=3) == (7, 3)
+    for wrong in (
+        {"rope_type": "default", "rope_theta": 10_000.0},
+        {"full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}},
+        {"full_attention": {"rope_theta": 1e4, "partial_rotary_factor": 0.5}},
+        {"full_attention": 1e4},
+        [1e4],
+    ):
+        with pytest.raises(ConfigError, match=r"rope_parameters is .*only an object with full_att"):
+            thetas(rope_parameters=wrong)
+    for wrong in ({"global_rope_theta": None}, {"local_rope_theta": "10000"}):
+        with pytest.raises(ConfigError, match="rope_theta is"):
+            thetas(**wrong)

@@ -86,9 +86,15 @@ def test_ragged_rows_are_rows_filled_with_impossible_candidates():
     assert found == pytest.approx(fit_temperature(padded, labels[kept]))
 
 
-def test_where_every_example_is_right_the_probabilities_stay_as_they_are():
-    assert fit_temperature([[3.0, 0.0], [0.0, 0.1], [1.0, 1.0]], [0, 1, 0]) == 1.0
+def test_where_every_example_is_right_the_prior_alone_bounds_the_temperature():
+    assert fit_temperature([[3.0, 0.0], [0.0, 0.1], [1.0, 1.0]], [0, 1, 0], prior=0) == 1.0
     assert fit_temperature([[1.0, 1.0]], [1]) == 1.0
+    # Of 4 right ones and 20 of the prior, this share is right at the best T.
+    p = 1 / (1 + math.exp(-2.0))
+    share = (4 + 20 * p) / 24
+    expected = 2 / math.log(share / (1 - share))
+    assert fit_temperature([[2.0, 0.0]] * 4, [0] * 4) == pytest.approx(expected)
+    assert expected < 1
 
 
 def test_a_prior_draws_the_temperature_of_few_examples_to_1() -> None:

@@ -1,6 +1,9 @@
 """Regression metrics against literal values, SciPy and scikit-learn."""
 
 import json
+import math
+import operator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -66,3 +69,15 @@ def test_a_constant_has_no_correlation():
 def test_wrong_input(labels, predictions, message):
     with pytest.raises(ValueError, match=message):
         regression_metrics(labels, predictions)
+
+
+def test_large_values_that_differ_little_lose_nothing():
+    random = np.random.default_rng(0)
+    labels = 1e6 + 1e-8 * random.normal(size=50)
+    predictions = labels + 1e-8 * random.normal(size=50)
+    # Exactly, in fractions.
+    a, b = ([Fraction(float(each)) for each in values] for values in (labels, predictions))
+    a, b = ([each - sum(values) / 50 for each in values] for values in (a, b))
+    squared = sum(map(operator.mul, a, b)) ** 2 / (sum(x * x for x in a) * sum(x * x for x in b))
+    found = regression_metrics(labels, predictions)["pearson"]
+    assert found == pytest.approx(math.sqrt(squared), abs=1e-12)

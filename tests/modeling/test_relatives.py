@@ -101,6 +101,23 @@ def test_modernbert_may_read_the_mean(head: str) -> None:
     torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
+@pytest.mark.parametrize(
+    ("kind", "given"),
+    [
+        ("roberta", {"hidden_act": "relu"}),
+        ("electra", {"hidden_act": "relu"}),
+        ("distilbert", {"activation": "relu"}),
+        ("modernbert", {"hidden_activation": "relu"}),
+        ("modernbert", {"hidden_activation": "gelu_new", "classifier_activation": "relu"}),
+    ],
+)
+@pytest.mark.parametrize("head", ["ForMaskedLM", "ForSequenceClassification"])
+def test_a_head_has_its_own_activation(kind: str, head: str, given: dict[str, Any]) -> None:
+    ours, theirs, _ = pair(kind, head, **given)
+    one, other = both(ours, theirs, head, batch_of((3, 32, 9), 20, kind), kind)
+    torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+
+
 @pytest.mark.parametrize(("kind", "head"), CASES)
 def test_names_go_both_ways(kind: str, head: str) -> None:
     ours, theirs, name = pair(kind, head)

@@ -52,7 +52,7 @@ def test_transformers_opens_what_is_saved_and_the_other_way_round(
     theirs.save_pretrained(tmp_path / "theirs")
     assert not (tmp_path / "theirs" / "vocab.txt").exists()
     again = BertTokenizer.from_pretrained(tmp_path / "theirs")
-    assert again.__getstate__() == ours.__getstate__()
+    assert again.identity() == ours.identity()
 
 
 def test_tokenizer_json_alone_opens_in_tokenizers(tokenizer: BertTokenizer, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_tokenizer_json_alone_opens_in_tokenizers(tokenizer: BertTokenizer, tmp_
     assert found.tokens == expected.tokens
     (tmp_path / "vocab.txt").unlink()
     (tmp_path / "tokenizer_config.json").unlink()
-    assert BertTokenizer.from_pretrained(tmp_path).__getstate__() == tokenizer.__getstate__()
+    assert BertTokenizer.from_pretrained(tmp_path).identity() == tokenizer.identity()
 
 
 def test_without_settings_the_vocabulary_says_whether_it_is_cased(tmp_path: Path) -> None:

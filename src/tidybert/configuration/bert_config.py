@@ -338,6 +338,11 @@ class BertConfig(Options):
         return "cls"
 
     @property
+    def head_act(self) -> str:
+        """The activation of the masked-LM head."""
+        return self.hidden_act
+
+    @property
     def embedding_width(self) -> int:
         """Width of the embeddings of words, positions and segments."""
         return self.hidden_size

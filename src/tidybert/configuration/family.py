@@ -215,7 +215,6 @@ MODERNBERT: Final = Family(
     required={
         **dict.fromkeys(("attention_bias", "mlp_bias", "norm_bias", "classifier_bias"), (False,)),
         **dict.fromkeys(("decoder_bias", "tie_word_embeddings"), (True,)),
-        "classifier_activation": ("gelu",),
     },
     ignored=frozenset(_MODERNBERTS_OWN.split()),
     begins={

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from tidybert.configuration.bert_config import MAX_SIZE, BertConfig
+from tidybert.configuration.bert_config import HIDDEN_ACTS, MAX_SIZE, BertConfig
 from tidybert.configuration.family import DISTILBERT, ELECTRA, MODERNBERT, ROBERTA, Family
 from tidybert.errors import ConfigError
 from tidybert.options import option
@@ -42,8 +42,8 @@ class RobertaConfig(RelativeConfig):
     family: ClassVar[Family] = ROBERTA
     reads_segments = False
 
-    # The masked-LM head has this one whatever the layers have.
-    hidden_act: str = option("gelu", choices=("gelu",))
+    head_act = "gelu"
+
     pad_token_id: int = option(1, at_least=0, at_most=MAX_SIZE)
 
     @property
@@ -121,9 +121,8 @@ class ElectraConfig(RelativeConfig):
     model_type = "electra"
     family: ClassVar[Family] = ELECTRA
     pooler_act = "gelu"
+    head_act = "gelu"
 
-    # The heads have this one whatever the layers have.
-    hidden_act: str = option("gelu", choices=("gelu",))
     embedding_size: int = option(128, at_least=1, at_most=MAX_SIZE)
 
     @property
@@ -153,6 +152,7 @@ class ModernBertConfig(BertConfig):
         local_attention: width of that window, half of it on each side of a token.
         global_rope_theta, local_rope_theta: base of the rotations' wavelengths in these layers.
         classifier_pooling: what a head on whole sequences reads, "cls" or "mean".
+        classifier_activation: of the dense layer in every head.
     """
 
     model_type = "modernbert"
@@ -173,6 +173,7 @@ class ModernBertConfig(BertConfig):
     global_rope_theta: float = option(160_000.0, above=0, at_most=1e12)
     local_rope_theta: float = option(10_000.0, above=0, at_most=1e12)
     classifier_pooling: str = option("cls", choices=("cls", "mean"))
+    classifier_activation: str = option("gelu", choices=HIDDEN_ACTS)
 
     def is_global(self, layer: int) -> bool:
         """Whether every token of this layer sees all others; layers count from 0."""
@@ -190,6 +191,10 @@ class ModernBertConfig(BertConfig):
     def pooling(self) -> str:
         return self.classifier_pooling
 
+    @property
+    def head_act(self) -> str:
+        return self.classifier_activation
+
     def with_pooling(self, pooling: str) -> BertConfig:
         return replace(self, classifier_pooling=pooling)
 
@@ -199,13 +204,21 @@ class ModernBertConfig(BertConfig):
         # As transformers 5 writes them.
         rotary = written.get("rope_parameters") or {}
         for key, kind in (("global_rope_theta", _GLOBAL), ("local_rope_theta", _LOCAL)):
-            given = rotary.get(kind) or {}
-            if given.get("rope_type", "default") != "default":
+            given = (rotary.get(kind) or {}) if isinstance(rotary, Mapping) else None
+            if (
+                not isinstance(given, Mapping)
+                or rotary.keys() - {_GLOBAL, _LOCAL}
+                or {"rope_type": "default", **given}.keys() - {"rope_type", "rope_theta"}
+                or given.get("rope_type", "default") != "default"
+            ):
                 raise ConfigError(
-                    f"rope_parameters has the rope_type {given['rope_type']!r:.40}; only 'default' "
-                    "can be read"
+                    f"rope_parameters is {rotary!r:.200}; only an object with {_GLOBAL} and "
+                    f"{_LOCAL}, each with the rope_type 'default' and a rope_theta, can be read"
                 )
-            values[key] = float(given.get("rope_theta", values.get(key, getattr(cls, key))))
+            theta = given.get("rope_theta", values.get(key, getattr(cls, key)))
+            # Null is the other layers', as in transformers 4.
+            theta = values["global_rope_theta"] if theta is None and kind == _LOCAL else theta
+            values[key] = float(theta) if type(theta) is int else theta
         types = written.get("layer_types")
         if types is not None:
             every = types.index(_GLOBAL, 1) if _GLOBAL in types[1:] else len(types)

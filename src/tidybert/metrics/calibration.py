@@ -35,8 +35,8 @@ def fit_temperature(
     """The temperature T for which softmax(logits / T) has the lowest log-loss, drawn towards 1.
 
     Few examples say little about T.  So ``prior`` further examples count whose labels are as
-    probable as T = 1 makes them; 0 leaves them out.  T is 1 if no candidate scores above the label
-    in any example: the log-loss then falls with T for ever.
+    probable as T = 1 makes them; 0 leaves them out.  T is 1 if all logits are equal, and, without a
+    prior, if no candidate scores above the label in any example: the log-loss falls with T then.
 
     logits: (N, C), or N arrays (C_i,) of the candidates of each; a single logit s for two classes
     is (0, s).  labels: (N,) indices.  Raises ValueError for none, other shapes, infinite ones.
@@ -59,7 +59,7 @@ def fit_temperature(
     starts = np.cumsum(sizes) - sizes
     flat = flat - np.repeat(np.maximum.reduceat(flat, starts), sizes)
     right = flat[starts + given]
-    if not right.any():
+    if not flat.any() or not (prior or right.any()):
         return 1.0
 
     # The log-loss is convex in b = 1 / T (a sum of log-sum-exps), so its slope has one root.

@@ -366,9 +366,11 @@ def _pearson(a: Floats, b: Floats) -> float:
 
 def _unit(values: Floats) -> Floats:
     """The values about their mean, scaled to length 1 without overflow or underflow."""
-    scaled = values / np.abs(values).max()
-    centred = scaled - scaled.mean()
+    # By a power of two, and about a value among them, large values that differ little lose nothing.
+    scaled = np.ldexp(values, -int(np.frexp(np.abs(values).max())[1]))
+    centred = scaled - scaled[0]
     centred /= np.abs(centred).max()
+    centred -= centred.mean()
     unit: Floats = centred / np.linalg.norm(centred)
     return unit
 

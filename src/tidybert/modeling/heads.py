@@ -276,7 +276,7 @@ class BertMLMHead(nn.Module):
         self.dense = Linear(config.hidden_size, width, bias)
         self.layer_norm = LayerNorm(width, eps=config.layer_norm_eps, bias=bias)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
-        self.activation = ACTIVATIONS[config.hidden_act]
+        self.activation = ACTIVATIONS[config.head_act]
         initialize(self, config.initializer_range)
 
     def forward(self, hidden: Tensor, word_embeddings: Tensor) -> Tensor:

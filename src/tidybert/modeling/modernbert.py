@@ -157,16 +157,17 @@ class ModernBertEncoder(BertEncoder):
 
 
 class ModernBertPooler(BertPooler):
-    """Dense, GELU, norm, of any states: every head reads it, on tokens too."""
+    """Dense, activation, norm, of any states: every head reads it, on tokens too."""
 
     def __init__(self, config: BertConfig) -> None:
         nn.Module.__init__(self)
         self.dense = Linear(config.hidden_size, config.hidden_size, False)
         self.norm = _norm(config)
+        self.activation = ACTIVATIONS[config.head_act]
 
     def forward(self, first_hidden_state: Tensor) -> Tensor:
         """(B, H) to (B, H)."""
-        normalized: Tensor = self.norm(ACTIVATIONS["gelu"](self.dense(first_hidden_state)))
+        normalized: Tensor = self.norm(self.activation(self.dense(first_hidden_state)))
         return normalized
 
     def pass_through(self) -> None:

@@ -66,6 +66,12 @@ class Layout:
         single = ((cls_id, 0), (None, 0), (sep_id, 0))
         return cls(single, (*single, (None, 1), (sep_id, 1)))
 
+    @classmethod
+    def of_roberta(cls, cls_id: int, sep_id: int) -> "Layout":
+        """<s> A </s>, and <s> A </s> </s> B </s>, all with the type 0."""
+        single = ((cls_id, 0), (None, 0), (sep_id, 0))
+        return cls(single, (*single, (sep_id, 0), (None, 0), (sep_id, 0)))
+
     def of_one_type(self) -> "Layout":
         """The same, each part with the type 0."""
         single, pair = (tuple((each, 0) for each, _ in of) for of in (self.single, self.pair))

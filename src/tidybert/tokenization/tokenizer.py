@@ -180,7 +180,7 @@ class BertTokenizer:
         if do_lower_case is None:
             do_lower_case, source = not vocabulary.is_cased, "judged by the vocabulary's capitals"
         _LOGGER.info(f"tokenizer of {model}: {'un' * do_lower_case}cased, {source}")
-        return cls(
+        found = cls(
             vocabulary,
             do_lower_case,
             strip_accents=settings.get("strip_accents"),
@@ -188,6 +188,9 @@ class BertTokenizer:
             added=files.added,
             odd_to_longer=files.odd_to_longer,
         )
+        if not files.has_types:
+            found.layout = found.layout.of_one_type()
+        return found
 
     @classmethod
     def from_file(
@@ -235,8 +238,9 @@ class BertTokenizer:
         Other programs truncate to ``model_max_length`` on request, and give token types to a model
         that ``reads_segments`` alone.  A corpus, which no model reads, says nothing of pairs.
         """
+        has_types = self.layout != self.layout.of_one_type()
         limits = tokenizer_files.limits_of(
-            model_max_length, reads_segments, reads_pairs and self.odd_to_longer
+            model_max_length, reads_segments and has_types, reads_pairs and self.odd_to_longer
         )
         tokenizer_files.write_directory(
             Path(directory), self.vocabulary, self._settings(), self.added, limits
@@ -457,11 +461,13 @@ class BertTokenizer:
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy leaves the cache out: it is large, and cheap to fill again.
-        state = {"vocab": self.vocabulary, **self._settings(), "added": self.added}
-        return {**state, "odd_to_longer": self.odd_to_longer}
+        given = {"vocab": self.vocabulary, **self._settings(), "added": self.added}
+        given["odd_to_longer"] = self.odd_to_longer
+        return {"given": given, "layout": self.layout}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        BertTokenizer.__init__(self, **state)
+        BertTokenizer.__init__(self, **state["given"])
+        self.layout = state["layout"]
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())

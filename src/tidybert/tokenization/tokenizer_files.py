@@ -7,9 +7,10 @@ is not BERT's WordPiece is the tokenizers library's to compute.
 """
 
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -20,6 +21,7 @@ from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.limits import JSON_BYTES, TOKENIZER_BYTES, VOCABULARY_TOKENS, Limit
 from tidybert.storage.model_files import (
     ADDED_TOKENS_FILE,
+    CONFIG_FILE,
     METADATA_FILE,
     SPECIAL_TOKENS_FILE,
     TOKENIZER_CONFIG_FILE,
@@ -45,6 +47,20 @@ SETTINGS = {
     "strip_accents": "strip_accents",
     "tokenize_chinese_chars": "handle_chinese_chars",
 }
+_DEFAULTS: Final = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
+
+# Classes of transformers that put their own settings and layout in the place of tokenizer.json's,
+# with that layout; and the class of a model_type, where no file names one.
+_BERTS: Final = ("BertTokenizer", "ElectraTokenizer", "DistilBertTokenizer")
+_ROBERTAS: Final = ("RobertaTokenizer", "XLMRobertaTokenizer", "CamembertTokenizer")
+_CLASSES: Final = {
+    "bert": _BERTS[0],
+    "electra": _BERTS[1],
+    "distilbert": _BERTS[2],
+    "modernbert": "fast",
+    **dict(zip(("roberta", "xlm-roberta", "camembert"), _ROBERTAS, strict=True)),
+}
+_LOGGER: Final = logging.getLogger(__name__)
 
 # A key of tokenizer_config.json that tidybert alone writes.
 ODD_TO_LONGER: Final = "odd_token_to_longer"
@@ -65,7 +81,8 @@ class TokenizerFiles:
     the tokens that are found in a text before it is cut, but for those of ``special``, the names
     for padding, unknown words, beginnings, ends and masks.  described: the content of a
     tokenizer.json that the library computes; None where texts are cut as BERT cuts them.
-    config: the content of tokenizer_config.json.  odd_to_longer: see ``fitting_lengths``.
+    config: the content of tokenizer_config.json.  has_types: whether the second of two texts has
+    token types of its own.  odd_to_longer: see ``fitting_lengths``.
     """
 
     vocabulary: Vocabulary
@@ -74,6 +91,7 @@ class TokenizerFiles:
     special: Sequence[str] = SPECIAL_TOKENS
     described: dict[str, Any] | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
+    has_types: bool = True
     odd_to_longer: bool = False
 
 
@@ -94,9 +112,22 @@ def read_directory(directory: Path) -> TokenizerFiles:
 def _read_files(directory: Path) -> TokenizerFiles:
     listed, path = directory / VOCABULARY_FILE, directory / TOKENIZER_FILE
     described = _read_object(path, TOKENIZER_BYTES)
-    config = _read_object(directory / TOKENIZER_CONFIG_FILE, JSON_BYTES) or {}
-    if described is not None and not _is_berts(described, path):
-        return _of_the_library(directory, described, config)
+    beside = _Beside.of(directory, described)
+    config = beside.config
+    others = [
+        f"{role}_token {name!r:.40}"
+        for role, own in zip(_ROLES, SPECIAL_TOKENS, strict=True)
+        if (name := beside.name_of(role) or own) != own
+    ]
+    if described is None and others:
+        raise ConfigError(
+            f"{directory / TOKENIZER_CONFIG_FILE} has the {others[0]}: beside a {VOCABULARY_FILE}, "
+            f"only {', '.join(SPECIAL_TOKENS)} can be read"
+        )
+    if described is not None and (
+        not _is_berts(described, path) or others or not _stands_as_berts(described, beside.kind)
+    ):
+        return _of_the_library(beside, described)
     ids = None if described is None else _described_ids(described, path)
     if present(listed, error=VocabularyError):
         vocabulary = Vocabulary.from_file(listed)
@@ -110,50 +141,149 @@ def _read_files(directory: Path) -> TokenizerFiles:
         )
     normalizer = {} if described is None else _bert_normalizer(described, path)
     settings: dict[str, bool | None] = {}
+    # transformers takes them from one file; a directory of ours has the same in both.
+    is_class = described is not None and beside.kind in _BERTS
+    is_file = described is not None and beside.kind and not is_class
     for name, rust_name in SETTINGS.items():
-        for source, file, key in (
-            (normalizer, TOKENIZER_FILE, rust_name),
-            (config, TOKENIZER_CONFIG_FILE, name),
+        for source, file, key, counts in (
+            (normalizer, TOKENIZER_FILE, rust_name, not is_class),
+            (config, TOKENIZER_CONFIG_FILE, name, not is_file),
         ):
             value = source.get(key)
             if value is not None and not isinstance(value, bool):
                 raise ConfigError(
                     f"{directory / file}: {key} is {value!r:.40}: expected true, false or null"
                 )
-            if key in source:
+            if counts and key in source:
                 settings[name] = value
-    added = _added_tokens(directory, described, config)
+        if is_class and name not in settings:
+            settings[name] = _DEFAULTS[name]
+            if normalizer.get(rust_name) != _DEFAULTS[name]:
+                _LOGGER.warning(
+                    f"{path}: {rust_name} is {normalizer.get(rust_name)}, but {beside.kind} of "
+                    f"transformers makes it {_DEFAULTS[name]}, and so does this program: write "
+                    f"{name} into {TOKENIZER_CONFIG_FILE} to choose"
+                )
+    added = beside.added_tokens(described, vocabulary.ids)
     vocabulary = _with_added(vocabulary, added, directory if described is None else path)
     own = tuple(each for each in added if each.content not in SPECIAL_TOKENS)
-    return TokenizerFiles(vocabulary, settings, own, config=config)
+    return TokenizerFiles(vocabulary, settings, own, config=config, has_types=beside.has_types)
 
 
-def _added_tokens(
-    directory: Path, described: dict[str, Any] | None, config: Mapping[str, Any]
-) -> tuple[AddedToken, ...]:
-    """The added tokens by their ids, from all files that name some."""
-    found: dict[str, AddedToken] = {}
-    path = directory / TOKENIZER_FILE
-    for each in _list((described or {}).get("added_tokens"), "added_tokens", path):
-        token = _added(_object(each, "one of added_tokens", path), path)
-        found[token.content] = token
-    path = directory / TOKENIZER_CONFIG_FILE
-    decoder = _object(config.get("added_tokens_decoder"), "added_tokens_decoder", path)
-    for number, each in decoder.items():
-        values = _object(each, f"added_tokens_decoder.{number}", path)
-        token = _added({**values, "id": int(number) if number.isdecimal() else number}, path)
-        found.setdefault(token.content, token)
-    # As transformers 4 wrote them, before the decoder was there.
-    path = directory / ADDED_TOKENS_FILE
-    listed = _read_object(path, JSON_BYTES)
-    if listed and not decoder:
-        special = _special_names(directory, config)
-        for content, number in listed.items():
-            is_special = content in special
-            values = {"content": content, "id": number, "special": is_special}
-            token = _added({**values, "normalized": not is_special}, path)
-            found.setdefault(token.content, token)
-    return tuple(sorted(found.values(), key=lambda each: each.id))
+@dataclass(frozen=True)
+class _Beside:
+    """What the files beside a tokenizer.json say.
+
+    kind: transformers' class of the tokenizer; "" where nothing names it, and for a directory of
+    ours, whose tokenizer.json says all.  named: the entries that name special tokens.  model: the
+    content of config.json.
+    """
+
+    directory: Path
+    config: dict[str, Any]
+    kind: str
+    named: Mapping[str, Any]
+    model: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, directory: Path, described: Mapping[str, Any] | None) -> "_Beside":
+        """Reads them; ConfigError for a tokenizer that keeps the ends of long texts."""
+        files = (TOKENIZER_CONFIG_FILE, SPECIAL_TOKENS_FILE, CONFIG_FILE)
+        config, mapped, model = (_read_object(directory / each, JSON_BYTES) or {} for each in files)
+        usual = model.get("tokenizer_class") or _CLASSES.get(str(model.get("model_type")), "")
+        is_ours = present(directory / METADATA_FILE, error=ConfigError)
+        named_class = str(config.get("tokenizer_class") or usual).removesuffix("Fast")
+        kind = "" if is_ours else named_class
+        cut = (described or {}).get("truncation")
+        side = cut.get("direction") if isinstance(cut, dict) else None
+        if kind and str(config.get("truncation_side", side)).lower() == "left":
+            raise ConfigError(
+                f"{directory}: truncation_side is left in {TOKENIZER_CONFIG_FILE}, or direction in "
+                f"{TOKENIZER_FILE}: only the beginnings of long texts can be kept; write right"
+            )
+        # transformers reads the older file where the newer entry is missing.
+        named = config if "added_tokens_decoder" in config else {**config, **mapped}
+        return cls(directory, config, kind, named, model)
+
+    @property
+    def has_types(self) -> bool:
+        """Whether the second of two texts has token types of its own."""
+        given = self.config.get("model_input_names")
+        return "token_type_ids" in given if given else self.kind not in _BERTS[2:] + _ROBERTAS
+
+    def name_of(self, role: str) -> Any:
+        """The special token of a role, None where no file names it."""
+        return _content(self.named.get(f"{role}_token"))
+
+    def added_tokens(
+        self, described: dict[str, Any] | None, ids: Mapping[str, int]
+    ) -> tuple[AddedToken, ...]:
+        """Those that files describe and, as in transformers, those that are only named special."""
+        found: dict[str, AddedToken] = {}
+        path = self.directory / TOKENIZER_FILE
+        for each in _list((described or {}).get("added_tokens"), "added_tokens", path):
+            token = _added(_object(each, "one of added_tokens", path), path)
+            found[token.content] = token
+        path = self.directory / TOKENIZER_CONFIG_FILE
+        decoder = _object(self.config.get("added_tokens_decoder"), "added_tokens_decoder", path)
+        for number, each in decoder.items():
+            values = _object(each, f"added_tokens_decoder.{number}", path)
+            token = _added({**values, "id": int(number) if number.isdecimal() else number}, path)
+            found[token.content] = token
+        named: list[Any] = [self.named.get(f"{role}_token") for role in ("bos", "eos", *_ROLES)]
+        for key in ("additional_special_tokens", "extra_special_tokens"):
+            value = self.named.get(key)
+            named += value.values() if isinstance(value, dict) else _list(value, key, path)
+        # As transformers 4 wrote them, before the decoder was there.
+        listed = _read_object(self.directory / ADDED_TOKENS_FILE, JSON_BYTES)
+        for content, number in (listed or {}).items() if not decoder else ():
+            special = content in map(_content, named)
+            values = {"content": content, "id": number, "special": special}
+            token = _added(
+                {**values, "normalized": not special}, self.directory / ADDED_TOKENS_FILE
+            )
+            found.setdefault(content, token)
+        for each in named if self.kind else ():
+            content = _content(each)
+            free = max([len(ids) - 1, *(one.id for one in found.values())]) + 1
+            row = ids.get(content, free)
+            # transformers fails at a token for which the model has no row; here it is characters.
+            if content and content not in found and row < self.model.get("vocab_size", free + 1):
+                values = {**(each if isinstance(each, dict) else {}), "id": row, "special": True}
+                found[content] = _added({**values, "content": content}, path)
+        return tuple(sorted(found.values(), key=lambda each: each.id))
+
+    def opened(self, described: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
+        """A tokenizer.json with what transformers takes from these files."""
+        added = [asdict(each) for each in self.added_tokens(described, ids)]
+        found = {**described, "added_tokens": added}
+        cutting, normalizer = described.get("pre_tokenizer"), described.get("normalizer")
+        if (
+            self.kind == _ROBERTAS[0]
+            and isinstance(cutting, dict)
+            and "add_prefix_space" in cutting
+        ):
+            prefix = bool(self.config.get("add_prefix_space"))
+            found["pre_tokenizer"] = {**cutting, "add_prefix_space": prefix}
+        if self.kind in _BERTS and isinstance(normalizer, dict) and "lowercase" in normalizer:
+            taken = {
+                rust: self.config.get(name, _DEFAULTS[name]) for name, rust in SETTINGS.items()
+            }
+            found["normalizer"] = {**normalizer, **taken}
+        return found if self.kind else described
+
+
+def _content(given: object) -> Any:
+    """The text of a token that a file has as text or as an object."""
+    return given.get("content") if isinstance(given, dict) else given
+
+
+def _stands_as_berts(described: dict[str, Any], kind: str) -> bool:
+    """Whether a WordPiece puts around texts what BERT does."""
+    ids = described["model"]["vocab"]
+    if not described.get("post_processor") or not {CLS_TOKEN, SEP_TOKEN} <= ids.keys():
+        return kind in ("", *_BERTS)
+    return _layout_in(described) == Layout.of_bert(ids[CLS_TOKEN], ids[SEP_TOKEN])
 
 
 def _added(values: dict[str, Any], path: Path) -> AddedToken:
@@ -175,19 +305,6 @@ def _added(values: dict[str, Any], path: Path) -> AddedToken:
     return AddedToken(content, number, **flags)
 
 
-def _special_names(directory: Path, config: Mapping[str, Any]) -> set[str]:
-    """The contents of all special tokens that special_tokens_map.json and the config name."""
-    mapped = _read_object(directory / SPECIAL_TOKENS_FILE, JSON_BYTES) or {}
-    names: set[str] = set()
-    for key, value in [*config.items(), *mapped.items()]:
-        if key.endswith(("_token", "special_tokens")):
-            for each in value if isinstance(value, list) else [value]:
-                content = each.get("content") if isinstance(each, dict) else each
-                if isinstance(content, str):
-                    names.add(content)
-    return names
-
-
 def _with_added(vocabulary: Vocabulary, added: Sequence[AddedToken], source: Path) -> Vocabulary:
     """The vocabulary that ends with the added tokens that it lacks; VocabularyError for bad ids."""
     more = [each for each in added if each.content not in vocabulary]
@@ -198,29 +315,30 @@ def _with_added(vocabulary: Vocabulary, added: Sequence[AddedToken], source: Pat
                 f"next free one is {place}"
             )
     for each in added:
-        if each.content in vocabulary and vocabulary.token_to_id(each.content) != each.id:
-            raise VocabularyError(
-                f"{source}: the added token {each.content!r:.40} has the id {each.id}, and its "
-                f"vocabulary gives {vocabulary.token_to_id(each.content)}"
-            )
+        if each.content in vocabulary:
+            _check_id(each, vocabulary.token_to_id(each.content), source)
     if not more:
         return vocabulary
     tokens = [*vocabulary.tokens, *(each.content for each in more)]
     return Vocabulary(tokens, source=source, num_added=len(more))
 
 
-def _of_the_library(
-    directory: Path, described: dict[str, Any], config: dict[str, Any]
-) -> TokenizerFiles:
+def _check_id(added: AddedToken, number: int, source: Path) -> None:
+    if added.id != number:
+        raise VocabularyError(
+            f"{source}: the added token {added.content!r:.40} has the id {added.id}, and its "
+            f"vocabulary gives {number}"
+        )
+
+
+def _of_the_library(beside: _Beside, described: dict[str, Any]) -> TokenizerFiles:
     """A tokenizer.json of another kind, and the names of its special tokens."""
-    path = directory / TOKENIZER_FILE
+    path, kind = beside.directory / TOKENIZER_FILE, beside.kind
+    described = beside.opened(described, LibraryEncoder(described, (), path).tokens())
     ids = LibraryEncoder(described, (), path).tokens()
-    mapped = _read_object(directory / SPECIAL_TOKENS_FILE, JSON_BYTES) or {}
     special = []
     for role, usual in zip(_ROLES, zip(*_NAMES, strict=True), strict=True):
-        given = config.get(f"{role}_token", mapped.get(f"{role}_token"))
-        name = given.get("content") if isinstance(given, dict) else given
-        name = name or next((each for each in usual if each in ids), None)
+        name = beside.name_of(role) or next((each for each in usual if each in ids), None)
         if not isinstance(name, str) or name not in ids:
             raise VocabularyError(
                 f"{path} has no {role} token: expected {role}_token in {TOKENIZER_CONFIG_FILE}, or "
@@ -231,6 +349,18 @@ def _of_the_library(
         _added(_object(each, "one of added_tokens", path), path)
         for each in _list(described.get("added_tokens"), "added_tokens", path)
     ]
+    for each in added:
+        _check_id(each, ids[each.content], path)
+    if kind in _BERTS + _ROBERTAS and described.get("post_processor"):
+        make = Layout.of_bert if kind in _BERTS else Layout.of_roberta
+        own, found = make(ids[special[2]], ids[special[3]]), _layout_in(described)
+        if found != own and (kind in _BERTS or found.of_one_type() != own):
+            raise VocabularyError(
+                f"{path}: its post_processor puts other special tokens or types around texts than "
+                f"{kind} does with cls_token {special[2]!r:.40} and sep_token {special[3]!r:.40}. "
+                f"Write the tokenizer_class PreTrainedTokenizerFast into {TOKENIZER_CONFIG_FILE} "
+                "to follow the post_processor, or remove it to follow the class"
+            )
     VOCABULARY_TOKENS.check(len(ids), path)
     return TokenizerFiles(
         _vocabulary_of(ids, path, special),
@@ -238,7 +368,8 @@ def _of_the_library(
         tuple(each for each in added if each.content not in special),
         special,
         described,
-        config,
+        beside.config,
+        beside.has_types,
     )
 
 
@@ -448,7 +579,12 @@ def _read_object(path: Path, limit: Limit) -> dict[str, Any] | None:
 def layout_of(files: TokenizerFiles) -> Layout:
     """What the post-processor of a tokenizer.json puts around one text and two."""
     assert files.described is not None
-    steps = [files.described.get("post_processor") or {}]
+    found = _layout_in(files.described)
+    return found if files.has_types else found.of_one_type()
+
+
+def _layout_in(described: Mapping[str, Any]) -> Layout:
+    steps = [described.get("post_processor") or {}]
     while any(step.get("type") == "Sequence" for step in steps):
         steps = [
             each for step in steps
@@ -476,14 +612,8 @@ def _of_template(step: dict[str, Any]) -> Layout:
     return Layout(parts(step["single"]), parts(step["pair"]))
 
 
-def _of_roberta(step: dict[str, Any]) -> Layout:
-    begin, end = (step["cls"][1], 0), (step["sep"][1], 0)
-    single = (begin, (None, 0), end)
-    return Layout(single, (*single, end, (None, 0), end))
-
-
 _LAYOUTS: Final[dict[str, Callable[[dict[str, Any]], Layout]]] = {
     "TemplateProcessing": _of_template,
     "BertProcessing": lambda step: Layout.of_bert(step["cls"][1], step["sep"][1]),
-    "RobertaProcessing": _of_roberta,
+    "RobertaProcessing": lambda step: Layout.of_roberta(step["cls"][1], step["sep"][1]),
 }
