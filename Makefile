@@ -7,6 +7,7 @@
 #   make test-relatives  answers of random models of each kind beside transformers': CASES=2000
 #   make test-parity  outputs and gradients beside transformers', for all sizes up to base
 #   make test-mutations  change lines at random; do the tests notice? make test-mutations EACH=5
+#   make test-processors  the numeric tests as on processors without AVX-512, or AVX2
 #   make test-versions   the tests with the lowest and the newest PyTorch
 #   make test-cuda    only the tests that need a CUDA device
 #   make docs         the guides and the reference as a site, in site/
@@ -21,7 +22,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # The release that is tested; one that is in .venv already stays.
 TORCH ?= torch==2.13.0
 
-.PHONY: help quickstart test fuzz test-tokens test-relatives test-faults test-kills test-parity \
+.PHONY: help quickstart test test-processors fuzz test-tokens test-relatives test-faults test-kills test-parity \
     test-mutations test-versions tests-alone test-cuda docs clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
@@ -37,6 +38,19 @@ test: $(VENV)/.dev $(VENV)/.weights
 	$(BIN)/ruff format --check .
 	$(BIN)/python tests/check_types.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	$(MAKE) test-processors
+
+# The numeric tests again, as on processors that have less (LESSER=default:SSE41 for the least).
+LESSER ?= avx2:AVX2_VNNI avx2:AVX2
+NUMERIC := tests/modeling/kernels tests/inference/test_answer_precision.py \
+    tests/inference/test_opened_model.py tests/inference/test_zero_shot.py
+
+test-processors: $(VENV)/.dev $(VENV)/.weights
+	for each in $(LESSER); do \
+	    tests="$(NUMERIC)"; [ $$each != avx2:AVX2 ] || tests="tests/modeling tests/inference"; \
+	    ATEN_CPU_CAPABILITY=$${each%:*} ONEDNN_MAX_CPU_ISA=$${each#*:} OMP_NUM_THREADS=1 \
+	        $(BIN)/python -m pytest -q -n 2 --dist worksteal $$tests || exit 1; \
+	done
 
 CASES ?= 1000
 SECONDS ?=

@@ -301,7 +301,8 @@ def corpus_of(lines: list[str], tokenizer: BertTokenizer, folder: Path, *, held_
     text = folder / "text.txt"
     parts = [lines[start : start + 30] for start in range(0, len(lines), 30)]
     text.write_text("\n\n".join("\n".join(part) for part in parts) + "\n", encoding="utf-8")
-    build_corpus([text], tokenizer, folder / "corpus", held_out=held_out)
+    # Next sentences need two documents, also of the few bundled tickets.
+    build_corpus([text], tokenizer, folder / "corpus", held_out=held_out, least_held_out=2)
     return folder / "corpus"
 
 

@@ -14,7 +14,7 @@ from benchmarks.harness.script import Results
 from benchmarks.scores import labels
 from tidybert.checking import label_check as out_of_fold
 from tidybert.files.text_examples import TextExample
-from tidybert.modeling.kernels.linear import largest_weight
+from tidybert.modeling.kernels.linear import has_bfloat16_products, largest_weight
 from tidybert.tasks.tags.tag_files import TaggedExample
 
 
@@ -247,4 +247,7 @@ def test_int8_is_scored_beside_float32_by_one_model(
         assert len(row) == 8
         assert all(0 <= abs(float(each.strip(" |"))) <= 100 for each in row[2:])
         *moved, spread = (float(each.strip(" |")) for each in row[5:])
-        assert all(0 < each < spread for each in moved)
+        bfloat16, int8 = moved
+        assert 0 < int8 < spread
+        # Where oneDNN has no products of bfloat16 the figures are float32's.
+        assert 0 < bfloat16 < spread if has_bfloat16_products() else bfloat16 == 0

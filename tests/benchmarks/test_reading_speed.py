@@ -27,6 +27,7 @@ from benchmarks.speed.infer import (
 from tidybert.errors import TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.predictor import Predictor
+from tidybert.modeling.kernels.linear import largest_weight
 from tidybert.tokenization import SPECIAL_TOKENS, BertTokenizer
 
 QUANTITIES = {
@@ -94,6 +95,8 @@ def test_onnx_runtime_computes_the_same_model(
     precision: str, tiny_run: Path, texts: list[TextExample], tmp_path: Path
 ) -> None:
     pytest.importorskip("onnxruntime")
+    if precision == "int8" and not largest_weight():
+        pytest.skip("no exact 8-bit products here")
     save_classifier(str(tiny_run), tmp_path / "model", 16)
     given = (tmp_path / "model", 16, "cpu")
 
@@ -101,10 +104,13 @@ def test_onnx_runtime_computes_the_same_model(
     found = open_side("onnxruntime", *given, precision)(texts)
     ours = open_side("ours", *given, precision)(texts)
 
-    spread = expected.std()
-    for each in (found, ours):
-        difference = np.abs(each - expected).max()
-        assert difference < 1e-4 if precision == "float32" else 0 < difference < 0.2 * spread
+    theirs, mine = (np.abs(each - expected).max() / expected.std() for each in (found, ours))
+    if precision == "float32":
+        assert max(theirs, mine) < 1e-4
+    else:
+        assert 0 < mine < 0.2
+        # Without VNNI sums of ONNX Runtime's saturate, whose weights have 8 bits there too.
+        assert 0 < theirs < (0.2 if largest_weight() == 127 else 2)
 
 
 def test_a_side_without_int8_says_so(tmp_path: Path) -> None:

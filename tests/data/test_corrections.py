@@ -52,6 +52,16 @@ def test_a_file_that_a_spreadsheet_saved_is_read(write) -> None:
     assert [one.label for one in found.examples] == ["-1", "1", "-1"]
 
 
+def test_rows_as_spreadsheets_write_them(write) -> None:
+    """Numbers have a decimal point, and empty rows stand at the end."""
+    saved = "row,text,label,correction\n3.0,=SUM(A1) and a second line,1.0,-1.0\n,,,\n,,,\n"
+
+    found = apply_corrections(write(saved), EXAMPLES)
+
+    assert [one.label for one in found.examples] == ["-1", "-1", "1"]
+    assert (found.num_changed, found.num_rows) == (1, 1)
+
+
 def test_pairs_are_compared_in_both_texts(write) -> None:
     pairs = [TextExample("a", "b", "0", 2), TextExample("a", "c", "1", 3)]
 

@@ -129,7 +129,7 @@ def test_what_is_no_set_of_labels_is_told_by_line(write: Any) -> None:
     assert f"{path}:4: 'calm' is '' where" in told
     assert f"{path}:5: 'calm' is '-1' where" in told
 
-    lines = ['{"text": "t", "label": null}', '{"text": "t", "label": {"a": 1}}', '{"text": "t"}']
+    lines = ['{"text": "t", "label": null}', '{"text": "t", "label": {"a": "b"}}', '{"text": "t"}']
     lines += ['{"text": "t", "label": ["a", null]}', '{"text": "t", "label": "a,,b"}']
     path = write("a.jsonl", '{"text": "t", "label": []}\n' + "\n".join(lines))
     told = failure(path)

@@ -85,6 +85,27 @@ def test_fine_tuned_again_for_other_labels_or_another_task_the_head_is_new(
     assert not any("its head" in line for line in notes)
 
 
+def test_a_head_that_learned_numbers_as_they_were_written_is_trained_further(
+    tiny_run: Path, toy_examples: Examples, toy: Callable[..., FinetunedModel]
+) -> None:
+    notes: list[str] = []
+    given: dict[str, Any] = {"dev": None, "max_steps": 1, "learning_rate": 1e-30}
+
+    def trained(model: Any, *names: str) -> FinetunedModel:
+        labels = dict(zip(("animal", "colour"), names, strict=True))
+        train = [replace(one, label=labels[one.label or ""]) for one in toy_examples(60)]
+        note = Reporter(note=notes.append)
+        return toy(model=model, task=Classification(names), train=train, reporter=note, **given)
+
+    earlier = trained(tiny_run, "0.0", "1.0")
+    notes.clear()
+    later = trained(earlier, "0", "1")
+
+    assert any("its head is trained further" in line for line in notes)
+    for name, value in head_of(later).items():
+        assert torch.allclose(value, head_of(earlier)[name], atol=1e-20)
+
+
 def test_a_head_that_config_json_does_not_name_is_drawn_anew(
     tiny_run: Path, toy: Callable[..., FinetunedModel], tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from tidybert.errors import TrainingError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.inference.loading import OpenedModel
+from tidybert.modeling.kernels import linear as linear_module
 from tidybert.modeling.kernels.transfer import steps_late
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
@@ -131,6 +132,47 @@ def test_a_run_in_bfloat16_goes_on_so_on_a_processor_without_it(
     assert OpenedModel(tmp_path / "cut", device="cpu").precision == "bfloat16"
     # The last evaluations were in float32, on the way to the same weights.
     assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+
+
+@pytest.mark.skipif(linear_module._ONEDNN is None, reason="PyTorch has no oneDNN here")
+@pytest.mark.parametrize("began_with", ["onednn", "default"])
+def test_a_run_goes_on_with_the_products_that_it_began_with(
+    began_with: str,
+    toy: Callable[..., FinetunedModel],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(linear_module, "_products", linear_module.products())
+    other = {"onednn": "default", "default": "onednn"}[began_with]
+    monkeypatch.setattr(precision, "faster_products", lambda: began_with)
+    toy(run=tmp_path / "whole")
+    stop = at_step(6, lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted):
+        toy(run=tmp_path / "cut", reporter=stop)
+    # On another processor, in another process.
+    monkeypatch.setattr(precision, "faster_products", lambda: other)
+    linear_module.use_products(other)
+
+    toy(run=tmp_path / "cut", resume=True)
+
+    assert linear_module.products() == began_with
+    record = json.loads((tmp_path / "cut" / "arguments.json").read_text())["record"]
+    assert record["products"] == began_with
+    assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(("is_amd", "expected"), [(True, "onednn"), (False, "default")])
+def test_a_run_of_an_earlier_version_goes_on_with_the_products_of_its_vendor(
+    is_amd: bool, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen: list[str] = []
+    monkeypatch.setattr(precision, "is_amd", lambda: is_amd)
+    monkeypatch.setattr(precision, "use_products", chosen.append)
+    (tmp_path / "arguments.json").write_text('{"record": {"precision": "float32"}}')
+
+    assert precision.go_on_as_begun(tmp_path, True) == "float32"
+    assert precision.go_on_as_begun(tmp_path, False) is None
+    assert chosen == [expected, precision.faster_products()]
 
 
 def without_last(examples: list[TextExample]) -> list[TextExample]:

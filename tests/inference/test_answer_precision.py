@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tidybert.errors import UsageError, in_python
+from tidybert.inference import loading
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import answering_in, choose_precision
 from tidybert.inference.language_model import TextGenerator, TextScorer
@@ -208,18 +209,28 @@ def test_without_8_bit_products_answers_are_float32_and_a_note_says_so(
 
 
 @needs_int8
-@pytest.mark.parametrize("has_amx", [False, True])
-def test_int8_says_where_bfloat16_is_as_fast(
+@pytest.mark.parametrize(
+    ("has_amx", "largest", "said"),
+    [
+        (False, 127, None),
+        (True, 127, "bfloat16 is as fast as int8"),
+        (False, 63, "has no VNNI: in int8 a single text takes longer"),
+    ],
+)
+def test_int8_says_where_another_precision_is_as_fast(
     has_amx: bool,
+    largest: int,
+    said: str | None,
     served: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_amx)
+    monkeypatch.setattr(loading, "has", {"AMX": has_amx}.__getitem__)
+    monkeypatch.setattr(loading, "largest_weight", lambda: largest)
 
     Predictor(served["colours"], device="cpu", precision="int8")
 
-    assert ("bfloat16 is as fast as int8" in caplog.text) is has_amx
+    assert said in caplog.text if said else "precision" not in caplog.text
 
 
 @pytest.mark.cuda

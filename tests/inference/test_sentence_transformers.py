@@ -136,7 +136,8 @@ def test_every_face_gives_the_vectors_of_the_directory(
     printed = [json.loads(line)["vector"] for line in capsysbinary.readouterr().out.splitlines()]
     np.testing.assert_allclose(printed, expected, atol=1e-6)
     similar = Explainer(whole).similarities(texts)
-    np.testing.assert_array_equal(similar.vectors, expected)
+    # It looks into a plain model, whose products may be another library's.
+    np.testing.assert_allclose(similar.vectors, expected, atol=1e-6)
     unlike = BertVectorizer(str(whole), prompt="", normalize=False, truncate_dim=4)
     assert unlike.fit_transform(texts).shape == (2, 4)
 

@@ -129,7 +129,7 @@ def test_a_line_of_a_stream_is_answered_by_itself(
     assert shell(["predict", str(tiny_model), "-", "--labels", "red,dog"]) == 0
 
     first, second, *_ = capsys.readouterr().out.splitlines()
-    assert json.loads(first)["scores"] == pytest.approx(json.loads(second)["scores"])
+    assert json.loads(first)["scores"] == json.loads(second)["scores"]
     alone = zero_shot(TEXTS[0], ["red", "dog"], model=tiny_model)
     assert json.loads(first)["scores"] == pytest.approx(alone["scores"], abs=1e-5)
 

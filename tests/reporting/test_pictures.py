@@ -108,3 +108,10 @@ def test_many_classes_are_a_map_with_every_name():
     ]
     # It fits beside the margins of the widest page.
     assert number(root, "width") <= 68 * 16 - 40
+
+
+def test_a_course_of_step_0_alone_is_drawn() -> None:
+    drawn = pictures.course("accuracy", [{"step": 0, "accuracy": 0.5}], "accuracy", dots=True)
+
+    assert "step 0: 0.5" in drawn
+    assert "NaN" not in drawn

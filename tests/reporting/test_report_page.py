@@ -17,6 +17,7 @@ from tidybert.reporting.contents import report_contents
 from tidybert.reporting.drawing import visible
 from tidybert.reporting.evaluation import ModelOrigin
 from tidybert.reporting.report_page import environment, report_page, told_apart
+from tidybert.reporting.training_history import TrainingHistory
 
 KINDS = ["classified", "scored", "answered"]
 
@@ -300,3 +301,15 @@ def test_a_word_breaks_only_where_no_line_can_hold_it() -> None:
     assert "overflow-wrap: break-word" in style
     assert "anywhere" not in style
     assert "break-all" not in style
+
+
+def test_what_came_before_step_1_is_told_and_drawn(classified) -> None:
+    losses = [{"step": step, "loss": 1 / step} for step in (1, 2, 3)]
+    stages = [
+        {"stage": "contrast", "seconds": 280.5, "steps": losses},
+        {"stage": "probe", "seconds": 1.5, "steps": []},
+    ]
+    page = page_of(replace(classified(), training=TrainingHistory([], [], stages=stages)))
+
+    assert "Before step 1: contrast 280.5 s, probe 1.5 s." in text_of(parsed(page))
+    assert "course-contrast" in page

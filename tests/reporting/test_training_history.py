@@ -32,6 +32,25 @@ def test_steps_and_evaluations_are_told_apart(tmp_path: Path) -> None:
     )
 
 
+def test_what_comes_before_step_1_has_its_seconds_and_losses(tmp_path: Path) -> None:
+    losses = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}]
+    lines: list[dict[str, object]] = [
+        {"step": 0, "stage": "contrast", "seconds": 280.5, "steps": losses},
+        {"step": 0, "stage": "probe", "seconds": 1.5, "steps": [7, {"step": "x"}]},
+        {"step": 0, "eval_accuracy": 0.9},
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    assert read_training_history(tmp_path) == TrainingHistory(
+        steps=[],
+        evaluations=[{"step": 0, "accuracy": 0.9}],
+        stages=[
+            {"stage": "contrast", "seconds": 280.5, "steps": losses},
+            {"stage": "probe", "seconds": 1.5, "steps": []},
+        ],
+    )
+
+
 def test_what_is_torn_or_not_finite_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text(
         '{"step": 1, "loss": NaN, "learning_rate": 1e-5}\n[1]\n\n7\n{"loss": 1}\n'

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
-from tidybert.errors import DataError, in_python
+from tidybert.errors import DataError, in_python, in_shell
 from tidybert.files.text_examples import TextExample
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
@@ -137,10 +137,46 @@ def test_labels_that_spell_a_missing_value_are_told():
     assert not any("missing value" in each for each in check(TRAIN, DEV).warnings)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "shown"),
+    [
+        ("Caf\u00e9", "Cafe\u0301", "'Caf\\xe9' 3 and 'Cafe\\u0301' 1"),
+        ("Tea", "T\u200bea", "'Tea' 3 and 'T\\u200bea' 1"),
+        ("Tea", "\uff34ea", "'Tea' 3 and '\\uff34ea' 1"),
+    ],
+)
+def test_labels_that_look_alike_are_told(one: str, other: str, shown: str) -> None:
+    train = examples(("a", one), ("b", one), ("c", one), ("d", other), ("e", "Bug"), ("f", "Bug"))
+
+    (told,) = [line for line in check(train).warnings if "look alike" in line]
+
+    assert shown in told
+
+
+@pytest.mark.parametrize(
+    ("joined", "flags"),
+    [
+        ("x;y", "--multi-label and --label-separator semicolon reads"),
+        ("x | y", "--multi-label and --label-separator pipe reads"),
+        ("x,y", "--multi-label reads"),
+    ],
+)
+def test_labels_that_are_joined_are_told(joined: str, flags: str) -> None:
+    train = examples(("a", joined), ("b", "x"), ("c", "z; other"), ("d", "z, w"))
+
+    (told,) = [in_shell(line) for line in check(train).warnings if "look like several" in line]
+
+    assert f"between them, such as {joined!r}: {flags} them apart" in told
+    assert not any("look like several" in line for line in check(train[1:]).warnings)
+
+
 def test_labels_that_differ_only_in_case_or_spaces_are_told():
     train = examples(("a", "Bug"), ("b", "bug"), ("c", "how to"), ("d", "HowTo"), ("e", "Bug"))
     told = in_python("\n".join(check(train).warnings))
-    assert "differ only in case or spaces: 'Bug' 2 and 'bug' 1; 'how to' 1 and 'HowTo' 1;" in told
+    assert (
+        "only in case or spaces, or look alike: 'Bug' 2 and 'bug' 1; 'how to' 1 and 'HowTo' 1;"
+        in told
+    )
     assert not any("only in case" in each for each in check(TRAIN, DEV).warnings)
 
 

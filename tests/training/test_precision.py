@@ -75,8 +75,8 @@ def test_the_processors_flags_and_the_models_width_decide(
     least: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    there = {"AMX": amx, "AVX-512 BF16": avx512}
+    monkeypatch.setattr(precision, "has", there.__getitem__)
     monkeypatch.setattr(precision, "is_amd", lambda: amd)
     monkeypatch.setattr(precision, "_trial", lambda: 1.0)
 

@@ -4,8 +4,9 @@ Each task passes its own keys and words; errors stop training, warnings do not.
 """
 
 import textwrap
+import unicodedata
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -27,6 +28,9 @@ LONGEST_SEQUENCE: Final = 512  # positions of the published models
 _MISSING_LABELS: Final = frozenset(
     ("nan", "<na>", "na", "n/a", "#n/a", "null", "nil", "none", "undefined", "missing")
 )
+# What a label looks without: spaces, control characters and marks of no width.
+_UNSEEN: Final = ("Cc", "Cf", "Zs")
+_SEPARATORS: Final = {";": "semicolon", "|": "pipe", ",": "comma"}
 PERCENTILES: Final = (50, 90, 95, 99)
 
 
@@ -177,22 +181,48 @@ def check_labels(
         )
     spellings: dict[str, dict[str, int]] = {}
     for name, count in (counts + in_dev).items():
-        spellings.setdefault("".join(name.casefold().split()), {})[name] = count
+        spellings.setdefault(_look(name), {})[name] = count
     alike = [each for each in spellings.values() if len(each) > 1]
     if alike:
-        shown = "; ".join(
-            " and ".join(f"{name!r} {count:,}" for name, count in each.items())
-            for each in alike[:SHOWN]
-        )
+        shown = "; ".join(map(_told_apart, alike[:SHOWN]))
         more = f"; and {len(alike) - SHOWN} more" if len(alike) > SHOWN else ""
         report.warnings.append(
-            f"{nouns} that differ only in case or spaces: {shown}{more}; spell them alike"
+            f"{nouns} that differ only in case or spaces, or look alike: {shown}{more}; spell them "
+            "alike"
         )
     lone = [name for name, count in report.label_counts.items() if count == 1]
     if lone:
         names = ", ".join(map(short, lone[:SHOWN]))
         more = f" and {len(lone) - SHOWN} more" if len(lone) > SHOWN else ""
         report.warnings.append(f"{nouns} with a single training example: {names}{more}; {remedy}")
+
+
+def _look(name: str) -> str:
+    """A label as people see it: without case, spaces, and characters of no width."""
+    plain = unicodedata.normalize("NFKC", name).casefold()
+    return "".join(char for char in plain if unicodedata.category(char) not in _UNSEEN)
+
+
+def _told_apart(counts: Mapping[str, int]) -> str:
+    """Labels that look alike with their counts, in ASCII where they have the same letters."""
+    same = len({unicodedata.normalize("NFKC", name) for name in counts}) < len(counts)
+    spell = ascii if same else repr
+    return " and ".join(f"{spell(name)} {count:,}" for name, count in counts.items())
+
+
+def check_joined(report: DataReport, labels: Collection[str], *, are_several: bool) -> None:
+    """Warn of labels that look like several joined into one; say what reads them apart."""
+    for mark, name in _SEPARATORS.items():
+        parts = Counter(part.strip() for label in labels for part in set(label.split(mark)))
+        joined = [one for one in labels if any(parts[each.strip()] > 1 for each in one.split(mark))]
+        joined = [one for one in joined if mark in one]
+        if joined:
+            flags = [] if are_several else [param("multi_label", True)]
+            flags += [param("label_separator", name)] if name != "comma" else []
+            report.warnings.append(
+                f"labels that look like several with {mark!r} between them, such as "
+                f"{short(joined[0])}: {' and '.join(flags)} reads them apart"
+            )
 
 
 def check_repetition(

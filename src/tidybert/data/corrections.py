@@ -14,7 +14,7 @@ from tidybert.errors import DataError, param, suggestion
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.records import delimited_rows, guarded
 from tidybert.files.rows import Problem
-from tidybert.files.text_examples import TextExample, canonical_label
+from tidybert.files.text_examples import TextExample, canonical_label, plain_form
 from tidybert.files.text_lines import open_bytes
 
 COLUMN: Final = "correction"
@@ -56,7 +56,7 @@ def apply_corrections(path: str, examples: Sequence[TextExample]) -> Corrected:
     corrected, seen, num_changed = list(examples), set[int](), 0
     for line, cells in _rows(path):
         where = f"{path}:{line}"
-        row = cells["row"].strip()
+        row = plain_form(cells["row"].strip()) or cells["row"].strip()
         if row not in first:
             raise DataError(
                 f"{where}: no example is in row {row[:40]!r}: the corrections must come from a "
@@ -83,6 +83,8 @@ def apply_corrections(path: str, examples: Sequence[TextExample]) -> Corrected:
         label = canonical_label(cells[COLUMN])
         if label is None:
             continue
+        if label not in known and plain_form(label) in known:
+            label = str(plain_form(label))
         if label not in known:
             raise DataError(
                 f"{where}: no example has the label {label[:40]!r}"
@@ -130,7 +132,9 @@ def _differing(one: TextExample, cells: Mapping[str, str]) -> str | None:
         value = getattr(one, name)
         if value is None or (name == "label" and name not in cells):
             continue
-        if _plain(cells.get(name, "")) != _plain(value):
+        cell = _plain(cells.get(name, ""))
+        # Spreadsheets write 1 as 1.0, and TRUE.
+        if _plain(value) not in (cell, plain_form(cell) if name == "label" else cell):
             return name
     return None
 

@@ -1,8 +1,9 @@
 """What labelling tools export: spans over texts in one form with one check, and their files.
 
-Label Studio's JSON has ``data`` and ``annotations``; doccano's has [start, end, label]; brat has a
-.ann beside each .txt (https://brat.nlplab.org/standoff.html).  All become plain objects: the text,
-"entities" with spans, "label" with what was chosen.
+Label Studio's JSON has ``data`` and ``annotations``, Argilla's ``fields`` and ``responses``;
+doccano's has [start, end, label]; brat has a .ann beside each .txt
+(https://brat.nlplab.org/standoff.html).  All become plain objects: the text, "entities" with spans,
+"label" with what was chosen.
 """
 
 import re
@@ -92,23 +93,51 @@ def span_in(text: str, mark: object, report: ReadReport) -> Span:
     return Span(start, end, span.label.strip())
 
 
-def plain_record(number: int, record: dict[str, Any]) -> Record | Problem:
-    """An object of JSON; a task of Label Studio as the object that it says."""
-    data, annotations = record.get("data"), record.get("annotations")
-    if not isinstance(data, dict) or not isinstance(annotations, list):
+def plain_record(
+    number: int, record: dict[str, Any], *, need_label: bool = True
+) -> Record | Problem:
+    """An object of JSON; a task of Label Studio or a record of Argilla as the object that it says.
+
+    Predictions and suggestions are no gold, and neither is what annotators skipped or discarded.
+    """
+    data = record.get("data", record.get("fields"))
+    if not isinstance(data, dict):
         return number, record
-    done = [one for one in annotations if isinstance(one, dict) and not one.get("was_cancelled")]
-    try:
-        found = [_label_studio_result(one.get("result")) for one in done]
-    except DataError as error:
-        return Problem(number, error.message)
-    if differing := next((one for one in found if one != found[0]), None):
+    responses = record.get("responses")
+    if not any(isinstance(record.get(one), list) for one in ("annotations", "predictions")):
+        if not isinstance(responses, dict):
+            return number, {**data, **record}
+        given, found = _argilla_answers(responses)
+    else:
+        given = [one for one in record.get("annotations") or () if isinstance(one, dict)]
+        done = [one for one in given if not one.get("was_cancelled")]
+        try:
+            chosen = [one for one in done if one.get("ground_truth")] or done
+            found = [_label_studio_result(one.get("result")) for one in chosen]
+        except DataError as error:
+            return Problem(number, error.message)
+    if need_label and given and not found:
+        return Problem(number, "its annotators skipped it", is_fault=False)
+    if need_label and (differing := next((one for one in found if one != found[0]), None)):
         return Problem(
             number,
             f"{len(found)} annotations that differ, {short(str(found[0]))} and "
             f"{short(str(differing))}; keep one for each task",
         )
     return number, {**data, **(found[0] if found else {"entities": None, "label": None})}
+
+
+def _argilla_answers(responses: dict[str, Any]) -> tuple[list[Any], list[dict[str, Any]]]:
+    """All responses of a record, and of each annotator who submitted the values by question."""
+    given: list[Any] = []
+    found: dict[str, dict[str, Any]] = {}
+    for name, each in responses.items():
+        for place, one in enumerate(each if isinstance(each, list) else ()):
+            given.append(one)
+            if isinstance(one, dict) and one.get("status", "submitted") == "submitted":
+                key = "label" if len(responses) == 1 else name
+                found.setdefault(str(one.get("user_id", place)), {})[key] = one.get("value")
+    return given, list(found.values())
 
 
 def _label_studio_result(result: object) -> dict[str, Any]:
@@ -138,7 +167,7 @@ def brat_records(path: str, report: ReadReport) -> Iterator[Record | Problem]:
         paths = [Path(path, name) for name in report.files]
     else:
         without_links(paths[0].parent, [paths[0].with_suffix(".txt").name], report)
-    others = 0
+    others = bare = 0
     for number, file in enumerate(paths, start=1):
         try:
             text = read_text_file(file.with_suffix(".txt"), report)
@@ -157,8 +186,11 @@ def brat_records(path: str, report: ReadReport) -> Iterator[Record | Problem]:
                 problem = problem or f"{file}:{at}: {expected}; a word has only one tag"
             else:
                 others += bool(line.strip())
+        bare += not marks and not problem
         record = {"text": text, "entities": marks, "file": file.name}
         yield Problem(number, problem) if problem else (number, record)
+    if bare:
+        report.notes.append(f"{count_of(bare, 'document')} without a span: without entities")
     if others:
         report.notes.append(
             f"{count_of(others, 'line')} of relations, events, attributes or notes not read"

@@ -5,7 +5,6 @@ the numbers of a column are, in a file's schema or in a dataset_info.json beside
 """
 
 import io
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from typing import Any, Final
 
 from tidybert.errors import DataError
 from tidybert.files.reading import ReadReport
-from tidybert.files.rows import Record, named
+from tidybert.files.rows import Record, feature_names, named, schema_features
 from tidybert.files.text_lines import check_unpacked
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.limits import ROW_BYTES
@@ -258,22 +257,14 @@ def class_names(
     """The names of the classes that ``datasets`` records, by column; from the file's own schema,
     or else from a dataset_info.json beside it.
     """
-    info: Any = None
-    try:
-        if schema and b"huggingface" in schema:
-            info = json.loads(schema[b"huggingface"])["info"]
-    except (ValueError, LookupError, TypeError, RecursionError):
-        info = None
-    beside = Path(path).parent / INFO_FILE
-    if info is None and path != "-" and present(beside):
-        info = read_json_object(beside, error=DataError)
-    features = info.get("features") if isinstance(info, dict) else None
-    found: dict[str, Sequence[str]] = {}
-    for column, feature in features.items() if isinstance(features, dict) else ():
-        inner = feature.get("feature", feature) if isinstance(feature, dict) else None
-        names = inner.get("names") if isinstance(inner, dict) else None
-        if isinstance(names, list) and all(isinstance(name, str) for name in names):
-            found[str(column)] = names
+    features, beside = schema_features(schema), Path(path).parent / INFO_FILE
+    if features is None and path != "-" and present(beside):
+        features = read_json_object(beside, error=DataError).get("features")
+    return noted_classes(feature_names(features), report)
+
+
+def noted_classes(found: dict[str, Sequence[str]], report: ReadReport) -> dict[str, Sequence[str]]:
+    """The names of classes, noted where there are any."""
     if found:
         shown = ", ".join(repr(name[:40]) for name in found)
         report.notes.append(f"numbers in {shown} are read as the names of their classes")

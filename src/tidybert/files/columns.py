@@ -4,15 +4,17 @@ A data row never counts as a header: a first row names the columns only where th
 or where the names asked for (or, with no flags at all, well-known names) are in it.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from typing import Any, Final
 
 from tidybert.errors import DataError, UsageError, param, suggestion
 from tidybert.files.reading import ROLES, ReadReport
 from tidybert.files.records import CellsRow
-from tidybert.files.rows import Problem, Record, count_of, keys_seen
+from tidybert.files.rows import Problem, Record, count_of, json_type, keys_seen
 from tidybert.files.text_lines import Line, chomp
 from tidybert.storage.limits import COLUMNS
 
@@ -44,7 +46,7 @@ KNOWN_NAMES: Final = (
             ("#1_string", "#2_string"),
         ),
         "text message content review document",
-        "label labels category class target score intent sentiment quality",
+        "label labels cats category class target score intent sentiment quality",
     ),
     _KnownNames.of(
         (
@@ -58,7 +60,7 @@ KNOWN_NAMES: Final = (
         "abstract article body comment comment_text comments description email feedback full_text "
         "headline input phrase post review_text reviewtext sms statement title transcript tweet "
         "tweet_text utterance",
-        "annotation classification department emotion gold gold_label label_name label_text "
+        "accept annotation classification department emotion gold gold_label label_name label_text "
         "outcome polarity queue rating relatedness_score similarity similarity_score stars tag "
         "team topic y",
     ),
@@ -71,6 +73,15 @@ _TOGETHER: Final = _KnownNames(
     frozenset(),
 )
 SHOWN_NAMES: Final = 20
+# Prodigy's column of what the annotator did with a row, and why those are no gold.
+VERDICT: Final = "answer"
+_REFUSED: Final = {"reject": "its annotator rejected it", "ignore": "its annotator ignored it"}
+_TITLE_ROWS: Final = 10
+# The label of a text in fastText's files, anywhere in its line.
+FASTTEXT_LABEL: Final = "__label__"
+_FASTTEXT: Final = re.compile(rf"(?<![^ \t]){FASTTEXT_LABEL}([^ \t]+)[ \t]*")
+# MySQL and Hive write so where there is nothing.
+_NULL_CELL: Final = r"\N"
 
 # The columns of a file: their names, or without a header their number.
 Seen = Sequence[str] | int
@@ -90,11 +101,19 @@ class Columns:
     names: Mapping[str, Sequence[str]]
     keep_text: bool = False
     """Whether a text is among the columns that examples keep."""
+    verdict: Any = None
+    """Where a row says whether it was accepted; None where no column may."""
 
     def last(self) -> int:
         """The position of the rightmost column of rows of cells."""
         positions: list[int] = [place for each in self.places.values() for place in each]
         return max(positions)
+
+    def direct(self) -> tuple[Any, Any] | None:
+        """The places of the text and the label of rows that have nothing else, as most have."""
+        text, label = self.places["text"], self.places.get("label", ())
+        is_all = len(self.places) == 2 and len(label) == 1 and self.verdict is None
+        return (text[0], label[0]) if is_all else None
 
 
 def has_header(first_row: Sequence[str], report: ReadReport) -> bool:
@@ -108,6 +127,18 @@ def has_header(first_row: Sequence[str], report: ReadReport) -> bool:
     if not given:
         given = list(report.recorded.values())
     if not given or not all(map(is_number, given)):
+        return True
+    cells = [cell.strip() for cell in first_row]
+    if all(not cell or is_number(cell) for cell in cells) and all(
+        str(one) in cells for one in given
+    ):
+        for one in given:
+            if isinstance(one, int) and cells.index(str(one)) != one:
+                raise DataError(
+                    f"{report.path}:1: column {one} and the column named '{one}' are not the same: "
+                    f"give the name as a text, '{one}', or {param('header', True)} for the place"
+                )
+        report.notes.append("the first row is numbers, and names the columns")
         return True
     names = KNOWN_NAMES[0].texts | KNOWN_NAMES[0].labels
     known = [cell for cell in first_row if plain_name(cell) in names]
@@ -167,7 +198,11 @@ def find_columns(seen: Seen, report: ReadReport, *, first_object: int | None = N
     report.guessed += [role for role in ROLES if role in guesses]
     if options.label is not None and "label" not in places:
         report.notes.append(f"no column {param('label', options.label)}; read without labels")
-    return Columns(places, named, report.keep_columns == "all")
+    verdict = None
+    if need_label and not report.reads_together and VERDICT in names:
+        verdict = VERDICT if first_object is not None else names.index(VERDICT)
+    verdict = None if verdict in chosen else verdict
+    return Columns(places, named, report.keep_columns == "all", verdict)
 
 
 def _recorded(
@@ -334,10 +369,11 @@ def delimited_values(
     are noted (some published files carry extra columns on some rows).
     """
     columns: Columns | None = None
+    direct: tuple[Any, Any] | None = None
     names: Sequence[str] = ()
     width = ragged = first_ragged = 0
     lone_label: object = None
-    for row in rows:
+    for row in _below_title(rows, report):
         if isinstance(row, Problem):
             if columns is None and report.options.header is not False:
                 raise DataError(f"{report.path}:{row.row}: {row.message}")
@@ -350,6 +386,7 @@ def delimited_values(
             columns = _delimited_columns(cells, report)
             names = [cell.strip() if report.header else str(at) for at, cell in enumerate(cells)]
             _check_names(names, names if report.keep_columns else (), report)
+            direct = None if report.keep_columns else columns.direct()
             if report.header:
                 continue
         elif len(cells) != width:
@@ -358,7 +395,14 @@ def delimited_values(
                 continue
             ragged += 1
             first_ragged = first_ragged or number
-        values = _values(number, cells, columns, names if report.keep_columns else None)
+        values: Values | Problem
+        if direct is not None and (label := cells[direct[1]]) != _NULL_CELL != cells[direct[0]]:
+            values = number, cells[direct[0]], MISSING, label, None
+        else:
+            values = _values(number, cells, columns, report, names if report.keep_columns else None)
+            if isinstance(values, Problem):
+                yield values
+                continue
         if is_first and report.options.header is None:
             lone_label = values[3]
         elif values[3] == lone_label:
@@ -404,7 +448,8 @@ def record_values(
             near = suggestion(absent[0], record)
             yield Problem(number, f"no key {absent[0]!r} among {keys_seen(record)}{near}")
         else:
-            yield _values(number, record, columns, list(record) if report.keep_columns else None)
+            kept = list(record) if report.keep_columns else None
+            yield _values(number, record, columns, report, kept)
 
 
 def column_values(
@@ -416,38 +461,102 @@ def column_values(
     found = find_columns(names, report)
     columns = replace(found, places=found.names)
     wanted: Sequence[str] = [key for each in columns.names.values() for key in each]
+    if columns.verdict is not None:
+        columns, wanted = replace(columns, verdict=VERDICT), [*wanted, VERDICT]
     if report.keep_columns:
         wanted = names
     _check_names(names, wanted, report)
     kept = names if report.keep_columns else None
     for row in rows(wanted):
-        yield row if isinstance(row, Problem) else _values(*row, columns, kept)
+        yield row if isinstance(row, Problem) else _values(*row, columns, report, kept)
+
+
+def _below_title(
+    rows: Iterator[CellsRow | Problem], report: ReadReport
+) -> Iterator[CellsRow | Problem]:
+    """The rows from the names of the columns on, where rows of one cell stand above: a title."""
+    options = report.options
+    if report.is_pipe or options.skip_rows or options.header is not None:
+        return rows
+    asked = [str(one) for role in ROLES if (one := getattr(options, role)) is not None]
+    asked = asked or list(report.recorded.values())
+    if any(map(is_number, asked)):
+        return rows
+
+    def names_columns(cells: Sequence[str]) -> bool:
+        parts = {part.strip() for one in asked for part in one.split(",")}
+        plain = {cell.strip() for cell in cells} if parts else set(map(plain_name, cells))
+        return parts <= plain if parts else any(plain & (k.texts | k.labels) for k in KNOWN_NAMES)
+
+    head = list(islice(rows, _TITLE_ROWS))
+    for at, row in enumerate(head):
+        if isinstance(row, Problem) or (not at and names_columns(row[1])):
+            break
+        if sum(bool(cell.strip()) for cell in row[1]) > 1:
+            if at and names_columns(row[1]):
+                report.notes.append(f"{count_of(at, 'row')} above the columns' names passed over")
+                head = head[at:]
+            break
+    return chain(head, rows)
 
 
 def line_values(lines: Iterator[Line], report: ReadReport) -> Iterator[Values | Problem]:
-    """Formats text (each line is a text, a blank one an empty text) and label-text."""
+    """Formats text (each line is a text, a blank one an empty text) and label-text.
+
+    Where the first line of label-text begins as fastText's do, all words that begin so are labels.
+    """
     if report.format == "text" and report.need_label:
         raise UsageError(
             f"{report.path}: plain text has no labels; give {param('format', 'label-text')}, tsv "
             "or csv"
         )
+    is_fasttext: bool | None = None
     for number, raw, problem in lines:
         line = chomp(raw)
         if problem:
             yield Problem(number, problem)
-        elif report.format == "text":
+            continue
+        if is_fasttext is None:
+            is_fasttext = report.format != "text" and line.startswith(FASTTEXT_LABEL)
+        if report.format == "text":
             yield number, line, MISSING, MISSING, None
+        elif is_fasttext and line.strip():
+            text = _FASTTEXT.sub("", line).strip(" \t")
+            yield number, text, MISSING, _FASTTEXT.findall(line), None
         elif end := next((at for at, char in enumerate(line) if char in " \t"), 0):
             yield number, line[end:].lstrip(" \t"), MISSING, line[:end], None
         else:
             yield Problem(number, "a label, white space and a text are expected")
 
 
-def _values(number: int, row: Any, columns: Columns, kept: Sequence[str] | None = None) -> Values:
+def _refusal(number: int, row: Any, columns: Columns, report: ReadReport) -> Problem | None:
+    """Why a row that says so is no gold.  The first that says something shows what it says."""
+    said = row[columns.verdict] if isinstance(row, list) else row.get(columns.verdict)
+    if report.has_verdicts is None and said not in (None, ""):
+        report.has_verdicts = said in ("accept", *_REFUSED)
+    if not report.has_verdicts or said == "accept":
+        return None
+    if said in (None, ""):
+        return Problem(number, "its annotator gave no answer", is_fault=False)
+    if isinstance(said, str) and said in _REFUSED:
+        return Problem(number, _REFUSED[said], is_fault=False)
+    shown = repr(said[:40]) if isinstance(said, str) else json_type(said)
+    return Problem(number, f"{VERDICT!r} is {shown} where accept, reject or ignore is expected")
+
+
+def _values(
+    number: int,
+    row: Any,
+    columns: Columns,
+    report: ReadReport,
+    kept: Sequence[str] | None = None,
+) -> Values | Problem:
     """The values of a row of cells or of an object, which may lack the keys of labels.
 
     ``kept`` are the names of all columns, where those that are not the text's are kept.
     """
+    if columns.verdict is not None and (problem := _refusal(number, row, columns, report)):
+        return problem
     places = columns.places
     text_pair = row[places["text_pair"][0]] if "text_pair" in places else MISSING
     label: object = MISSING
@@ -467,7 +576,12 @@ def _values(number: int, row: Any, columns: Columns, kept: Sequence[str] | None 
             for name, key in cells
             if _has(row, key) and (columns.keep_text or key != text)
         }
-    return number, row[text], text_pair, label, others
+    content = row[text]
+    if isinstance(row, list) and _NULL_CELL in (content, text_pair, label):
+        content, text_pair, label = (
+            None if each == _NULL_CELL else each for each in (content, text_pair, label)
+        )
+    return number, content, text_pair, label, others
 
 
 def _has(row: Any, key: Any) -> bool:

@@ -1,6 +1,6 @@
 """ExampleReader: from a path and options to a stream of one kind of example."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -42,6 +42,7 @@ class ExampleReader(Generic[E]):
         options: ReadOptions | None = None,
         *,
         need_label: bool,
+        known: Sequence[str] = (),
         skip_bad_rows: bool = False,
         report: ReadReport | None = None,
         like: Reading | None = None,
@@ -51,6 +52,7 @@ class ExampleReader(Generic[E]):
 
         Args:
             need_label: whether a row without a label is a bad row.
+            known: the labels that a model has, whose spelling counts.
             skip_bad_rows: leave bad rows out.  Otherwise nothing is yielded after the first one;
                 the rest is read to count them all, except from a pipe, which may never end.
             report: filled on the way.
@@ -74,18 +76,18 @@ class ExampleReader(Generic[E]):
                 file_format = self.formats.like(report.path, options, like.format)
             options = replace(like.defaults(options, file_format), format=file_format)
             report.recorded = like.columns
-        report.options, report.need_label = options, need_label
+        report.options, report.need_label, report.known = options, need_label, known
         details = {**self.details, **details}
         report.keep_columns = details.pop("keep_columns", False)
         try:
             for row in self.rows(options, report, need_label=need_label, **details):
                 if not isinstance(row, Problem):
-                    if skip_bad_rows or not report.num_problems:
+                    if skip_bad_rows or not report.num_faults:
                         report.num_examples += 1
                         yield row
                     continue
                 report.leave_out(row)
-                if report.is_pipe and not skip_bad_rows:
+                if report.is_pipe and row.is_fault and not skip_bad_rows:
                     break
         except MemoryError:
             raise LimitError(
@@ -93,10 +95,12 @@ class ExampleReader(Generic[E]):
                 f"{count_of(report.num_examples, 'example')}; split the file, or free memory"
             ) from None
         what = "file" if report.memory is None else "data"
-        if report.num_problems and not (skip_bad_rows and report.num_examples):
-            head = f"{report.path}: {count_of(report.num_problems, 'row')} cannot be read:"
+        if report.num_faults and not (skip_bad_rows and report.num_examples):
+            head = f"{report.path}: {count_of(report.num_faults, 'row')} cannot be read:"
             fix = f"Fix the {what}, or leave bad rows out with {param('skip_bad_rows', True)}"
             advice = "No row is left" if skip_bad_rows else fix
-            raise DataError("\n".join([head, *report.problem_lines(), advice]))
+            raise DataError("\n".join([head, *report.problem_lines(faults=True), advice]))
+        if report.num_problems and not report.num_examples:
+            raise DataError("\n".join([*report.skipped_lines(), "No row is left"]))
         if not report.num_examples:
             raise DataError(f"{report.path}: it holds no example; is it the right {what}?")

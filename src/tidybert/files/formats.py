@@ -4,7 +4,7 @@
 examples reads, and ``source`` opens a file in its own.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -22,6 +22,7 @@ from tidybert.files.arrow_files import (
     parquet_columns,
     with_names,
 )
+from tidybert.files.columns import FASTTEXT_LABEL, KNOWN_NAMES, plain_name
 from tidybert.files.folders import folder_names, folder_records
 from tidybert.files.reading import ROLES, ReadOptions, ReadReport
 from tidybert.files.records import delimited_rows, header_records, json_records, split_rows
@@ -31,6 +32,9 @@ from tidybert.files.text_lines import Line, decoded_lines, open_bytes, utf16_mar
 from tidybert.storage.model_files import CONFIG_FILE
 
 LISTED_FILES: Final = 1000
+# So many lines show labels, where each comes so many times on average.
+_LABELS_FROM: Final = 8
+_LABELS_TIMES: Final = 4
 TABLE_FLAGS: Final = ("header", "delimiter", "quoting", "skip_rows", "sheet")
 """The options that only rows of cells have a use for."""
 Shape = Literal["cells", "columns", "objects", "lines"]
@@ -65,7 +69,7 @@ def _objects(stream: Any, report: ReadReport) -> Iterator[Record | Problem]:
     classes = class_names(report.path, report)
     for row in json_records(stream, report):
         if not isinstance(row, Problem):
-            row = plain_record(*row)
+            row = plain_record(*row, need_label=report.need_label)
         yield row if isinstance(row, Problem) else (row[0], with_names(row[1], classes))
 
 
@@ -84,10 +88,11 @@ FORMATS: Final[Mapping[str, FileFormat]] = {
         WORKBOOKS, "cells", sheet_rows, (*ROLES, "header", "skip_rows", "sheet"), by_path=True,
     ),
     "jsonl": FileFormat(
-        "a JSON object a line, also doccano's", (".jsonl", ".ndjson"), "objects", _objects
+        "a JSON object a line, also doccano's, Prodigy's",
+        (".jsonl", ".ndjson"), "objects", _objects,
     ),
     "json": FileFormat(
-        "a JSON array or object of objects, `to_json()`, Label Studio",
+        "a JSON array or object of objects or columns, Label Studio, Argilla",
         (".json",), "objects", _objects,
     ),
     "parquet": FileFormat("Parquet", (".parquet",), "columns", parquet_columns, by_path=True),
@@ -103,7 +108,7 @@ FORMATS: Final[Mapping[str, FileFormat]] = {
         (".ann",), "objects", brat_records, by_path=True,
     ),
     "text": FileFormat("a text a line", (".txt",), "lines", plain_lines, ()),
-    "label-text": FileFormat("label, space, text", (), "lines", plain_lines, ()),
+    "label-text": FileFormat("label, space, text; fastText", (), "lines", plain_lines, ()),
 }  # fmt: skip
 
 _ARCHIVES: Final = (".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
@@ -176,11 +181,7 @@ class FileFormats:
                 )
             if suffix in _FIRST:
                 raise UsageError(f"{path}: {_FIRST[suffix]} first, and name that file")
-            if self.every:
-                return ""
-            raise UsageError(
-                f"{path}: the suffix {suffix!r} does not tell the format; {self.advice()}"
-            )
+            return ""
         return self.suffixes[suffix]
 
     def like(self, path: str, options: ReadOptions, trained: str) -> str | None:
@@ -203,6 +204,13 @@ class FileFormats:
                 f"{path}: {param('format', name)}: {self.content} are read from {self._listed()}"
                 f"{suggestion(name, self.names)}"
             )
+
+    def no_suffix(self, path: str) -> str:
+        """The message for a file that neither its suffix nor its content explains."""
+        return (
+            f"{path}: the suffix {_suffix(path)!r} does not tell the format, and the first lines "
+            f"do not either; {self.advice()}"
+        )
 
     def advice(self) -> str:
         """Which formats can be given, as the end of a message."""
@@ -267,7 +275,11 @@ def source(report: ReadReport, formats: FileFormats) -> Iterator[Source]:
         refuse_flags(report, *formats.refused)
         has_names = memory.names is not None
         columns = (memory.names, memory.records)
-        yield Source("columns", columns) if has_names else Source("objects", memory.records())
+        objects = (
+            row if isinstance(row, Problem) else plain_record(*row, need_label=report.need_label)
+            for row in ([] if has_names else memory.records())
+        )
+        yield Source("columns", columns) if has_names else Source("objects", objects)
         return
     path = report.path
     report.format = formats.of(path, report.options)
@@ -275,11 +287,19 @@ def source(report: ReadReport, formats: FileFormats) -> Iterator[Source]:
         yield _opened(path, report, formats)
         return
     with open_bytes(path) as stream:
-        if not report.format and formats.judge is not None:
-            report.guess_format(*formats.judge(stream.peek(1), report))
+        is_known, judged_by = bool(report.format), ""
+        if not is_known and formats.judge is not None:
+            report.format, judged_by = formats.judge(stream.peek(1), report)
         is_open = report.format == "text" and report.options.format is None
+        shown = None
         if is_open and "tsv" in formats.names and (report.need_label or utf16_mark(stream)):
-            _judge_text(stream, report)
+            shown = _shown_table(stream, report, has_labels="label-text" in formats.names)
+        if shown:
+            report.format, report.shown["format"] = shown
+        elif not is_known and is_open and report.need_label and path != "-":
+            raise UsageError(formats.no_suffix(path))
+        elif not is_known:
+            report.guess_format(report.format, judged_by)
         yield _opened(stream, report, formats)
 
 
@@ -295,18 +315,59 @@ def _opened(opened: Any, report: ReadReport, formats: FileFormats) -> Source:
     return Source(found.shape, found.read(opened, report))
 
 
-def _judge_text(stream: Any, report: ReadReport) -> None:
-    """Take a .txt for a table where each row has as many tabs as the first: so Excel saves it."""
+def _shown_table(stream: Any, report: ReadReport, *, has_labels: bool) -> tuple[str, str] | None:
+    """The format with labels that the first lines of a text show beyond doubt, and by what.
+
+    It is a table where each row has as many tabs as the first: so Excel saves it.
+    """
     head, mark = stream.peek(1), utf16_mark(stream)
     texts = head.decode(mark or report.options.codec(), "ignore").split("\n")
-    lines: Iterator[Line] = zip(count(1), (f"{one}\n" for one in texts[:-1]), repeat(None))
+    numbered: Iterator[Line] = zip(count(1), (f"{one}\n" for one in texts[:-1]), repeat(None))
     options = replace(report.options, delimiter=None, quoting=mark is not None)
-    rows = split_rows(lines, "tsv", options)
+    rows = list(split_rows(numbered, "tsv", options))
     # The last quote may close beyond the head.
-    widths = {len(row[1]) for row in rows if not isinstance(row, Problem)}
+    cells = [row[1] for row in rows if not isinstance(row, Problem)]
+    widths = set(map(len, cells))
     if len(widths) == 1 and widths.isdisjoint((0, 1)):
-        report.format = "tsv"
-        report.shown["format"] = "tabs in each line"
+        if widths == {2}:
+            _without_names(cells, report)
+        return "tsv", "tabs in each line"
+    first = texts[0].removeprefix("\ufeff")
+    if has_labels and first.startswith(FASTTEXT_LABEL):
+        return "label-text", f"{FASTTEXT_LABEL} in the first line"
+    for mark in ",;|" if has_labels else "":
+        names = {plain_name(name.strip('" \r')) for name in first.split(mark)}
+        if any(names & each.texts and names & each.labels for each in KNOWN_NAMES):
+            return "csv", "the columns' names in the first line"
+    words = [line.split() for line in texts[:-1] if line.strip()]
+    labels = [line[0].casefold() for line in words]
+    others = {word.casefold() for line in words for word in line[1:]}
+    # Words that begin sentences come in others too.
+    is_apart = all(one.isdecimal() for one in labels) or others.isdisjoint(labels)
+    if has_labels and is_apart and _are_labels(labels) and all(line[1:] for line in words):
+        return "label-text", "the first word of each line"
+    return None
+
+
+def _without_names(rows: list[list[str]], report: ReadReport) -> None:
+    """Take the columns of a label and a text where no name says which, and only one repeats."""
+    options = report.options
+    known = {name for each in KNOWN_NAMES for name in each.texts | each.labels}
+    if report.recorded or options != ReadOptions(encoding=options.encoding):
+        return
+    labels = [at for at, column in enumerate(zip(*rows, strict=True)) if _are_labels(column)]
+    if len(labels) == 1 and known.isdisjoint(map(plain_name, rows[0])):
+        (at,) = labels
+        report.options = replace(options, header=False, label=at, text=1 - at)
+        report.guessed += ["text", "label"]
+        report.notes.append(f"no header; column {at} is the label, for its words come again")
+
+
+def _are_labels(column: Sequence[str]) -> bool:
+    """Whether the cells are few words that come again and again."""
+    names = {one.strip() for one in column}
+    few = len(column) >= _LABELS_FROM and _LABELS_TIMES * len(names) <= len(column)
+    return few and "" not in names and not any(" " in one for one in names)
 
 
 def refuse_file_options(options: ReadOptions, name: str) -> None:

@@ -18,7 +18,14 @@ from tidybert.errors import (
     param,
     suggestion,
 )
-from tidybert.files.rows import Memory, Problem, count_of, shown_problems, skipped_rows
+from tidybert.files.rows import (
+    SHOWN_PROBLEMS,
+    Memory,
+    Problem,
+    count_of,
+    shown_problems,
+    skipped_rows,
+)
 from tidybert.options import Options, option
 
 # How a file of labelled texts is to be read, one field a flag, and what public files need.
@@ -55,7 +62,7 @@ class ReadOptions(Options):
     --multi-label takes several columns of 0 and 1, such as toxic,insult."""
     label_separator: str | None = option(None, part="labels")
     """``--label-separator``: With --multi-label, the characters between a text's labels, such as
-    semicolon. If not set: comma. JSON and Parquet may contain lists."""
+    semicolon. If not set: comma. JSON, Parquet and cells may contain lists."""
     format: str | None = option(None)
     """``--format``: ``csv``, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (lines),
     label-text, swag, codah or conll. If not set: by suffix or content."""
@@ -175,6 +182,8 @@ class ReadReport:
     """How to read it."""
     need_label: bool = False
     """Whether a row without a label is a bad row."""
+    known: Sequence[str] = ()
+    """The labels that a model has, whose spelling counts."""
     reads_together: bool = False
     """Whether texts that belong together are read, whose columns have names of their own."""
     keep_columns: bool | Literal["all"] = False
@@ -191,11 +200,15 @@ class ReadReport:
     """The roles whose column no flag gave, and training read from a column of this name."""
     header: bool | None = None
     """Whether the first row named the columns; None for formats without a header."""
+    has_verdicts: bool | None = None
+    """Whether the column "answer" accepts and rejects rows, as Prodigy's; None: none seen yet."""
     label_values: dict[str, object] = field(default_factory=dict)
     """By name the labels of rows in memory, as the program gave them."""
     num_examples: int = 0
     num_problems: int = 0
     """Rows that could not be read; with ``skip_bad_rows``, the number of rows skipped."""
+    num_faults: int = 0
+    """Those of them that stop reading unless bad rows are skipped."""
     problems: list[Problem] = field(default_factory=list)
     """The first of them, at most KEPT_PROBLEMS."""
     reasons: Counter[str] = field(default_factory=Counter)
@@ -204,6 +217,8 @@ class ReadReport:
     """What else was found: blank lines, rows of another width, a first row taken for data."""
     shown: dict[str, str] = field(default_factory=dict)
     """What no flag gave and the file shows beyond doubt: its delimiter, its encoding."""
+    escape: str | None = None
+    """What stands before a quote in quotes, where the file shows that it is not another quote."""
     files: list[str] = field(default_factory=list)
     """The files of a folder, where each is a row."""
     moved: list[int] = field(default_factory=list)
@@ -243,7 +258,8 @@ class ReadReport:
         is_kept = reason in self.reasons or len(self.reasons) < KEPT_REASONS
         self.reasons[reason if is_kept else "other reasons"] += 1
         self.num_problems += 1
-        if len(self.problems) < KEPT_PROBLEMS:
+        self.num_faults += problem.is_fault
+        if len(self.problems) < (KEPT_PROBLEMS if problem.is_fault else SHOWN_PROBLEMS):
             self.problems.append(problem)
 
     def record(self) -> dict[str, Any]:
@@ -301,10 +317,11 @@ class ReadReport:
         """How many rows are left out, by reason, and the first of them."""
         return [f"{self.path}: {skipped_rows(self.reasons)}", *self.problem_lines()]
 
-    def problem_lines(self) -> list[str]:
+    def problem_lines(self, *, faults: bool = False) -> list[str]:
         """The first problems, each with file and line, and how many more there are."""
-        placed = [(self.place(each.row), each.message) for each in self.problems]
-        return shown_problems(placed, self.num_problems)
+        shown = [each for each in self.problems if each.is_fault or not faults]
+        placed = [(self.place(each.row), each.message) for each in shown]
+        return shown_problems(placed, self.num_faults if faults else self.num_problems)
 
 
 def moved_spans(moved: Sequence[int]) -> str:

@@ -4,24 +4,34 @@ Follows RFC 8259 as Python's json reads it, and RFC 4180.
 """
 
 import csv
+import io
 import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from operator import ne
+from operator import itemgetter, ne
 from typing import Any, BinaryIO, Final
 
 from tidybert.errors import DataError, LimitError, param
+from tidybert.files.arrow_files import noted_classes, with_names
 from tidybert.files.reading import ROLES, ReadOptions, ReadReport
-from tidybert.files.rows import Problem, Record, count_of, finite_number, json_type
+from tidybert.files.rows import (
+    Problem,
+    Record,
+    count_of,
+    feature_names,
+    finite_number,
+    json_type,
+)
 from tidybert.files.text_lines import (
     NUL_BYTE,
     Line,
     chomp,
     decoded_lines,
     shown_encoding,
+    utf16_mark,
     wrong_byte,
 )
 from tidybert.storage.limits import CELL_CHARACTERS, DATA_JSON_BYTES
@@ -55,6 +65,12 @@ class JsonCursor:
         """The character that the next value begins with, or nothing at the end."""
         return self.text[self._at : self._at + 1]
 
+    def here(self) -> int:
+        """The line of the next value."""
+        self.line += self.text.count("\n", self._counted, self._at)
+        self._counted = self._at
+        return self.line
+
     def value(self) -> Any:
         """Read the next value whole."""
         value, self._at = self._decode(self.text, self._at)
@@ -76,8 +92,7 @@ class JsonCursor:
             self._step()
             return
         while True:
-            self.line += self.text.count("\n", self._counted, self._at)
-            self._counted = self._at
+            self.here()
             yield self._key() if opener == "{" else None
             if self.peek() == closer:
                 self._step()
@@ -175,26 +190,64 @@ def nested(cursor: JsonCursor, *lists: str) -> Nested:
     return Nested(row, value, items)
 
 
+# The key of the list of rows, where an object holds all.
+_ROWS: Final = ("data", "examples", "rows", "records", "items", "instances")
+
+
 def json_records(stream: BinaryIO, report: ReadReport) -> Iterator[Record | Problem]:
-    """The objects of a JSON file or of JSON lines, as the report's format says."""
-    if report.format == "jsonl":
+    """The objects of a JSON file or of JSON lines, as its first bytes or else its format say."""
+    are_lines = _are_lines(stream, report)
+    if are_lines != (report.format == "jsonl"):
+        report.shown["json"] = "a value a line" if are_lines else "values over lines"
+    if are_lines:
         codec, guessed = report.options.codec(), report.guessed_encoding
-        yield from line_records(decoded_lines(stream, codec, report.path, guessed), report)
+        rows = line_records(decoded_lines(stream, codec, report.path, guessed), report)
+        for row in islice(rows, 1):
+            if isinstance(row, Problem) or not _is_table(row[1]):
+                yield row
+            else:
+                yield from _table(row[1], report)
+        yield from rows
         return
     # The file is held in memory.
     with json_cursor(stream, report) as cursor:
-        is_first = True
-        entries = cursor.entries()
-        for key in entries:
-            value = cursor.value()
-            if is_first and isinstance(value, list):
-                raise DataError(f"{report.path}: {_lists(key)}")
-            if is_first and key is not None and _is_column(value):
-                yield from _columns_first(cursor, entries, key, value, report)
-                break
-            is_first = False
-            yield _record(cursor.line, value)
+        yield from _entries(cursor, report)
+        while cursor.peek() == "{":
+            yield _record(cursor.here(), cursor.value())
         cursor.end()
+
+
+def _are_lines(stream: BinaryIO, report: ReadReport) -> bool:
+    """Whether a JSON file holds a value a line; what the first bytes leave open its format says."""
+    by_suffix = report.format == "jsonl"
+    if not isinstance(stream, io.BufferedReader):
+        return by_suffix
+    head = stream.peek(1).decode(utf16_mark(stream) or report.options.codec(), "ignore")
+    first, _, others = head.lstrip("\ufeff \t\r\n").partition("\n")
+    try:
+        json.loads(first)
+    except (ValueError, RecursionError):
+        return by_suffix and first[:1] != "[" and not (first.strip() == "{" and others.strip())
+    return others.lstrip()[:1] == first[:1] or (by_suffix and first[:1] != "[")
+
+
+def _entries(cursor: JsonCursor, report: ReadReport) -> Iterator[Record | Problem]:
+    """The entries of an array, or of an object by number, each with its line; rows of a table."""
+    is_first = True
+    entries = cursor.entries()
+    for key in entries:
+        value = cursor.value()
+        if is_first and key is None and isinstance(value, list) and not _is_spacy(value):
+            raise DataError(
+                f"{report.path}: an array of arrays; expected an array of objects, whose keys are "
+                "the columns' names: save it as objects, or as CSV"
+            )
+        is_row = isinstance(value, dict) and not _is_column(value) and key != "schema"
+        if is_first and key is not None and not is_row:
+            yield from _table({key: value, **{str(n): cursor.value() for n in entries}}, report)
+            return
+        is_first = False
+        yield _record(cursor.line, value)
 
 
 def _is_column(value: Any) -> bool:
@@ -202,33 +255,64 @@ def _is_column(value: Any) -> bool:
     return isinstance(value, dict) and list(value) == [str(at) for at in range(len(value))] != []
 
 
-def _columns_first(
-    cursor: JsonCursor, entries: Iterator[str | None], key: str, first: Any, report: ReadReport
-) -> Iterator[Record | Problem]:
-    """The rows of what pandas' to_json() writes without an argument."""
-    columns = {key: first} | {str(name): cursor.value() for name in entries}
-    for name, column in columns.items():
-        if not isinstance(column, dict) or column.keys() != first.keys():
+def _is_table(value: dict[str, Any]) -> bool:
+    """Whether the object of a line holds rows itself, so that it is a file in one line."""
+    rows: list[Any] = next((value[name] for name in _ROWS if type(value.get(name)) is list), [])
+    is_list = bool(rows) and isinstance(rows[0], dict) and "paragraphs" not in rows[0]
+    is_split = bool(rows) and isinstance(rows[0], list) and "columns" in value
+    return is_list or is_split or _is_column(next(iter(value.values()), None))
+
+
+def _table(table: dict[str, Any], report: ReadReport) -> Iterator[Record | Problem]:
+    """The rows that an object has in a list or in columns, or itself as one; counted from 1."""
+    found: list[Any] = next((table[name] for name in _ROWS if type(table.get(name)) is list), [])
+    names, columns = table.get("columns"), list(table.values())
+    rows: list[Any] = [table]
+    if isinstance(names, list) and found and isinstance(found[0], list):
+        # What pandas writes with orient="split".
+        rows = [dict(zip(map(str, names), cells, strict=True)) for cells in found]
+    elif found and isinstance(found[0], dict):
+        rows = _served_rows(found, table.get("features"), report)
+    elif all(isinstance(each, list) for each in columns):
+        if len(set(map(len, columns))) > 1:
+            shown = ", ".join(f"{name!r:.40} {len(table[name]):,}" for name in islice(table, 5))
             raise DataError(
-                f"{report.path}: {key!r:.40} and {name!r:.40} are no columns of equal rows; in "
-                'pandas give to_json(orient="records")'
+                f"{report.path}: lists of different lengths: {shown}; expected columns of one "
+                'length, or objects: where texts stand by class, give {"text": …, "label": …} each'
             )
-    report.notes.append("columns first, as pandas' to_json() writes; rows are counted from 1")
-    for number, at in enumerate(first, start=1):
-        yield number, {name: column[at] for name, column in columns.items()}
-
-
-def _lists(key: str | None) -> str:
-    """What to do with a JSON file of lists, whose first one has this key."""
-    if key is None:
-        return (
-            "an array of arrays; expected an array of objects, whose keys are the columns' names: "
-            "save it as objects, or as CSV"
-        )
-    return (
-        f"an object of lists, the first one {key!r:.40}; expected an object for each row: save "
-        "each list as a file of its own"
+        rows = [dict(zip(table, cells, strict=True)) for cells in zip(*columns, strict=True)]
+    elif _is_column(columns[0]):
+        for name, column in table.items():
+            if not isinstance(column, dict) or column.keys() != columns[0].keys():
+                raise DataError(
+                    f"{report.path}: {next(iter(table))!r:.40} and {name!r:.40} are no columns of "
+                    'equal rows; in pandas give to_json(orient="records")'
+                )
+        report.notes.append("columns first, as pandas' to_json() writes; rows are counted from 1")
+        rows = [{name: table[name][at] for name in table} for at in columns[0]]
+    yield from (
+        row if isinstance(row, Problem) else _record(number, row)
+        for number, row in enumerate(rows, start=1)
     )
+
+
+def _served_rows(rows: list[Any], features: Any, report: ReadReport) -> list[Any]:
+    """Rows; those of the server of datasets without what is around them, and with names."""
+    by_name = {one["name"]: one["type"] for one in features or () if {"name", "type"} <= one.keys()}
+    classes = noted_classes(feature_names(by_name), report)
+    found: list[Any] = []
+    for number, one in enumerate(rows, start=1):
+        is_served = isinstance(one, dict) and isinstance(one.get("row"), dict) and "row_idx" in one
+        if is_served and one.get("truncated_cells"):
+            found.append(Problem(number, f"cells are cut short: {one['truncated_cells']!s:.80}"))
+        else:
+            found.append(with_names(one["row"], classes) if is_served else one)
+    return found
+
+
+def _is_spacy(value: Any) -> bool:
+    """Whether a value is spaCy's pair of a text and its annotations."""
+    return isinstance(value, list) and len(value) == 2 and isinstance(value[1], dict)
 
 
 def line_records(
@@ -257,6 +341,8 @@ def line_records(
 
 
 def _record(number: int, value: Any) -> Record | Problem:
+    if _is_spacy(value):
+        value = {"text": value[0], **value[1]}
     if isinstance(value, dict):
         return number, value
     return Problem(number, f"{json_type(value)} where an object is expected")
@@ -289,6 +375,9 @@ def unguarded(cell: str) -> str:
     return cell[1:] if cell[:1] == "'" and _LIVE.match(cell) else cell
 
 
+_FIRST_CHARACTER: Final = itemgetter(slice(1))
+
+
 def delimited_rows(
     stream: BinaryIO, report: ReadReport, file_format: str
 ) -> Iterator[CellsRow | Problem]:
@@ -296,20 +385,27 @@ def delimited_rows(
     options = report.options
     lines = decoded_lines(stream, options.codec(), report.path, report.guessed_encoding)
     lines = _with_delimiter(islice(lines, options.skip_rows, None), file_format, report)
-    blank = num_guards = 0
-    for row in split_rows(lines, file_format, report.options):
-        if isinstance(row, Problem):
-            yield row
-        elif row[1]:
-            number, cells = row
-            if file_format == "csv" and any(cell[:1] == "'" for cell in cells):
-                plain = list(map(unguarded, cells))
-                num_guards += sum(map(ne, plain, cells))
-                cells = plain
-            yield number, cells
-        else:
-            blank += 1
+    blank, num_guards, is_csv = 0, 0, file_format == "csv"
+    # Rows of separators alone say nothing where no other row follows.
+    empty: list[CellsRow | Problem] = []
+    for row in split_rows(lines, file_format, report.options, report.escape):
+        is_empty = not isinstance(row, Problem) and not any(row[1])
+        if is_empty and len(row[1]) != 1:
+            if row[1]:
+                empty.append(row)
+            blank += not row[1]
+            continue
+        if empty:
+            yield from empty
+            empty.clear()
+        if is_csv and not isinstance(row, Problem) and "'" in map(_FIRST_CHARACTER, row[1]):
+            plain = list(map(unguarded, row[1]))
+            num_guards += sum(map(ne, plain, row[1]))
+            row = row[0], plain
+        yield row
     report.note_blank(blank)
+    if empty:
+        report.notes.append(f"{count_of(len(empty), 'empty row')} at the end passed over")
     if num_guards:
         report.notes.append(
             f"{count_of(num_guards, 'cell')} read without the ' that keeps a spreadsheet from "
@@ -318,11 +414,16 @@ def delimited_rows(
 
 
 def split_rows(
-    lines: Iterator[Line], file_format: str, options: ReadOptions
+    lines: Iterator[Line], file_format: str, options: ReadOptions, escape: str | None = None
 ) -> Iterator[CellsRow | Problem]:
-    """The cells of each row; a blank line is a row without cells."""
-    split = _quoted_rows if options.quotes(file_format) else _unquoted_rows
-    return split(lines, options.separator(file_format))
+    """The cells of each row; a blank line is a row without cells.
+
+    ``escape`` is what stands before a quote in quotes, where it is not another quote.
+    """
+    delimiter = options.separator(file_format)
+    if options.quotes(file_format):
+        return _quoted_rows(lines, delimiter, escape)
+    return _unquoted_rows(lines, delimiter)
 
 
 _SNIFFED_LINES: Final = 200
@@ -355,23 +456,32 @@ def _with_delimiter(lines: Iterator[Line], file_format: str, report: ReadReport)
     if options.quoting is None and "utf-16" in report.shown.get("encoding", ""):
         # Excel encloses cells with quotes between tabs too, where others hardly do.
         report.options = replace(report.options, quoting=True)
+    if any('\\"' in text for _, text, _ in head):
+        plain, escaped = (_widths(head, file_format, report.options, one) for one in (None, "\\"))
+        if len(set(escaped)) == 1 < len(set(plain)):
+            report.escape, report.shown["escape"] = "\\", '\\" for a quote'
     return chain(head, lines)
 
 
-def _shown_delimiter(head: Sequence[Line], file_format: str, options: ReadOptions) -> str | None:
+def _widths(
+    head: Sequence[Line], file_format: str, options: ReadOptions, escape: str | None = None
+) -> list[int]:
+    """How many cells each row of the first lines has, 0 where it cannot be read."""
     size = sum(len(text) for _, text, _ in head)
-    # A wrong byte says nothing of the delimiter.
-    head = [(number, text, None) for number, text, _ in head]
+    # A wrong byte says nothing of the cells.
+    lines: Iterator[Line] = ((number, text, None) for number, text, _ in head)
+    rows = [
+        0 if isinstance(row, Problem) else len(row[1])
+        for row in split_rows(lines, file_format, options, escape)
+        if isinstance(row, Problem) or row[1]
+    ]
+    # The last row may go on after these lines.
+    return rows[:-1] if len(head) >= _SNIFFED_LINES or size > _SNIFFED_CHARACTERS else rows
 
+
+def _shown_delimiter(head: Sequence[Line], file_format: str, options: ReadOptions) -> str | None:
     def widths(delimiter: str) -> list[int]:
-        given = replace(options, delimiter=delimiter)
-        rows = [
-            0 if isinstance(row, Problem) else len(row[1])
-            for row in split_rows(iter(head), file_format, given)
-            if isinstance(row, Problem) or row[1]
-        ]
-        # The last row may go on after these lines.
-        return rows[:-1] if len(head) >= _SNIFFED_LINES or size > _SNIFFED_CHARACTERS else rows
+        return _widths(head, file_format, replace(options, delimiter=delimiter))
 
     usual, *rows = widths(options.separator(file_format)) or [0]
     numbers = [getattr(options, role) for role in ROLES]
@@ -421,12 +531,16 @@ def _unquoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow |
             yield number, line.split(delimiter) if line else []
 
 
-def _quoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow | Problem]:
+def _quoted_rows(
+    lines: Iterator[Line], delimiter: str, escape: str | None = None
+) -> Iterator[CellsRow | Problem]:
     """Rows of a file whose cells may be quoted and then hold delimiters, line ends and "" for "."""
     # The limit is the process's, and the standard one (131,072) is less than a long document.
     csv.field_size_limit(max(csv.field_size_limit(), CELL_CHARACTERS.value))
-    feed = _Feed(lines)
-    reader = csv.reader(feed, delimiter=delimiter, strict=True)
+    feed = _Feed(lines, escape)
+    reader = csv.reader(
+        feed, delimiter=delimiter, escapechar=escape, doublequote=not escape, strict=True
+    )
     while True:
         feed.start, feed.problem = 0, None
         try:
@@ -442,8 +556,8 @@ def _quoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow | P
 class _Feed:
     """Hands lines to csv.reader, remembering where a row starts and what was wrong with it."""
 
-    def __init__(self, lines: Iterator[Line]) -> None:
-        self.lines = lines
+    def __init__(self, lines: Iterator[Line], escape: str | None) -> None:
+        self.lines, self.escape = lines, escape
         self.start = self.number = 0
         self.problem: Problem | None = None
 
@@ -453,6 +567,9 @@ class _Feed:
     def __next__(self) -> str:
         self.number, text, problem = next(self.lines)
         self.start = self.start or self.number
+        if self.escape:
+            # MySQL's null is no escape.
+            text = text.replace("\\N", "\\\\N")
         if problem and self.problem is None:
             self.problem = Problem(self.number, problem)
         return text

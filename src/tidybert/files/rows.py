@@ -4,6 +4,7 @@ polars, pyarrow, duckdb and others give their columns through Arrow's C stream, 
 of its own (its object columns hold what Arrow cannot), and a Dataset of Hugging Face its table.
 """
 
+import json
 import math
 import re
 from collections import Counter
@@ -91,11 +92,13 @@ _ASIDE: Final = re.compile(
 class Problem:
     """A row that cannot be read: the 1-based line where it starts, and why.
 
-    A row in memory has its place, from 0, for its line.
+    A row in memory has its place, from 0, for its line.  ``is_fault`` is False where the file says
+    itself that the row is no gold, such as a rejected answer: it is left out without a flag.
     """
 
     row: int
     message: str
+    is_fault: bool = True
 
     def reason(self) -> str:
         """The kind of its fault: the message without places, values (…, N), asides and advice."""
@@ -272,6 +275,25 @@ def named(value: Any, classes: Sequence[str]) -> Any:
     return classes[value] if value >= 0 else None
 
 
+def feature_names(features: object) -> dict[str, Sequence[str]]:
+    """The names of the classes that ``datasets`` records in features, by column."""
+    found: dict[str, Sequence[str]] = {}
+    for column, feature in features.items() if isinstance(features, dict) else ():
+        inner = feature.get("feature", feature) if isinstance(feature, dict) else None
+        names = inner.get("names") if isinstance(inner, dict) else None
+        if isinstance(names, list) and all(isinstance(name, str) for name in names):
+            found[str(column)] = names
+    return found
+
+
+def schema_features(schema: Mapping[bytes, bytes] | None) -> object:
+    """The features that ``datasets`` writes into the metadata of a schema; None without them."""
+    try:
+        return json.loads((schema or {})[b"huggingface"])["info"]["features"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
 def _arrow_columns(data: Any, name: str) -> Memory:
     import pyarrow as pa
 
@@ -279,7 +301,14 @@ def _arrow_columns(data: Any, name: str) -> Memory:
         table = pa.table(data)
     except (pa.ArrowException, TypeError) as error:
         raise DataError(f"{name}: Arrow cannot read it: {error}; {EXPECTED}") from error
-    return Memory(name, tuple(table.column_names), lambda at: table.column(at).to_pylist())
+    classes = feature_names(schema_features(table.schema.metadata))
+
+    def values(at: int) -> Sequence[Any]:
+        column: list[Any] = table.column(at).to_pylist()
+        known = classes.get(table.column_names[at])
+        return column if known is None else [named(each, known) for each in column]
+
+    return Memory(name, tuple(table.column_names), values)
 
 
 def _columns(columns: Sequence[list[Any]], name: str, tuple_names: TupleNames) -> Memory:

@@ -1,14 +1,24 @@
 """TextExample: what a row of a file of labelled texts holds."""
 
+import ast
+import json
 import math
-from collections.abc import Iterable, Mapping
+import re
+import warnings
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from tidybert.errors import LimitError, param
 from tidybert.files.columns import MISSING, LabelCells
-from tidybert.files.rows import finite_number, has_lone_surrogate, json_type, text_problem
+from tidybert.files.rows import (
+    finite_number,
+    has_lone_surrogate,
+    json_type,
+    plain,
+    text_problem,
+)
 from tidybert.storage.limits import LABELS
 
 
@@ -105,6 +115,84 @@ def labels_of(value: object, separator: str) -> tuple[str, ...] | str:
         what = "missing" if value is MISSING else json_type(value)
         return f"the labels are {what}; for a text without any give an empty list or text"
     return (label,)
+
+
+# Labels that a cell spells otherwise than they are meant, which only a whole column shows.
+
+_ITEM: Final = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+]?\d+\.?\d*|True|False)"""
+_NUMPY_LIST: Final = re.compile(rf"\[\s*{_ITEM}(?:\s+{_ITEM})*\s*\]")
+_NUMPY_ITEM: Final = re.compile(rf"\bnp\.\w+\(({_ITEM})\)")
+_CALL: Final = re.compile(r"(?:frozenset|set|array)\((.*?)(?:,\s*dtype=[^()]+)?\)", re.DOTALL)
+_WHOLE: Final = re.compile(r"([+-]?[0-9]+)(\.0*)?")
+
+
+def list_in(cell: str) -> list[Any] | None:
+    """The list that a cell spells as JSON, Python or NumPy write lists, sets and tuples; or None.
+
+    Of an object of truths, such as spaCy's cats, the list has the keys that are true.
+    """
+    cell = cell.strip()
+    if not cell.startswith(("[", "(", "{", "set(", "frozenset(", "array(")):
+        return None
+    called = _CALL.fullmatch(cell)
+    cell = _NUMPY_ITEM.sub(r"\1", called[1] or "[]" if called else cell)
+    if _NUMPY_LIST.fullmatch(cell):
+        # To Python, 'x' 'y' is one text.
+        cell = f"[{','.join(re.findall(_ITEM, cell))}]"
+    try:
+        found = json.loads(cell)
+    except (ValueError, RecursionError):
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                found = ast.literal_eval(cell)
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            return None
+    found = true_names(plain(found))
+    return found if isinstance(found, list) else None
+
+
+def true_names(value: object) -> object:
+    """The keys that an object says are true, the choices of one of Label Studio, or the value."""
+    if not isinstance(value, dict) or not value:
+        return value
+    if isinstance(value.get("choices"), list):
+        return value["choices"]
+    return [name for name in value if value[name]] if _are_flags(value.values()) else value
+
+
+def _are_flags(values: Collection[object]) -> bool:
+    return all(isinstance(one, int | float) and one in (0, 1) for one in values)
+
+
+def plain_form(label: str) -> str | None:
+    """A whole number without .0, or a truth in small letters; None for another label."""
+    if found := _WHOLE.fullmatch(label):
+        return found[1]
+    return label.casefold() if label.casefold() in _TRUTH else None
+
+
+WORDS: Final = "words"
+
+
+def form_of(label: object) -> tuple[str, Any]:
+    """The kind of a label, and what it means in a column of that kind; "" for a missing one."""
+    if isinstance(label, str):
+        text = label.strip()
+        if (items := list_in(text)) is not None:
+            return "lists", items
+        form = plain_form(text)
+        kind = "true or false" if form in _TRUTH else "whole numbers" if form else text and WORDS
+        return kind, label if form in (None, text) else form
+    if label is None or label is MISSING:
+        return "", label
+    if isinstance(label, bool | int | float):
+        return "true or false" if isinstance(label, bool) else "whole numbers", label
+    return "lists" if isinstance(label, list) else WORDS, label
+
+
+def width_of_flags(label: object) -> int:
+    """The length of a list of 0 and 1, which says of each label in turn whether it is given."""
+    return len(label) if isinstance(label, list) and len(label) > 1 and _are_flags(label) else 0
 
 
 def _true_columns(row: LabelCells) -> tuple[str, ...] | str:

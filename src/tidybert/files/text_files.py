@@ -6,10 +6,12 @@ read is an error with file and line, or, with ``skip_bad_rows``, counted and nam
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.columns import (
+    FASTTEXT_LABEL,
     MISSING,
     LabelCells,
     Values,
@@ -22,12 +24,24 @@ from tidybert.files.example_reader import ExampleReader
 from tidybert.files.formats import FileFormats, source
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.rows import Problem, count_of, finite_number, json_type, text_problem
-from tidybert.files.text_examples import TextExample, canonical_label, labels_of
-from tidybert.storage.limits import CELL_CHARACTERS
+from tidybert.files.text_examples import (
+    WORDS,
+    TextExample,
+    canonical_label,
+    form_of,
+    labels_of,
+    plain_form,
+    true_names,
+    width_of_flags,
+)
+from tidybert.storage.limits import CELL_CHARACTERS, LABELS
 
 
-def _judge(head: bytes, _report: ReadReport) -> tuple[str, str]:
-    return "jsonl" if head.startswith(b"{") else "text", "the first byte"
+def _judge(head: bytes, report: ReadReport) -> tuple[str, str]:
+    if head.lstrip()[:1] not in (b"{", b"["):
+        return "text", "the first byte"
+    # A short line alone may hold all, as a line of many does not.
+    return "jsonl" if report.path == "-" or b"\n" in head.strip() else "json", "the first byte"
 
 
 FORMATS: Final = FileFormats(
@@ -52,15 +66,24 @@ def _examples(
         )
     separator = options.between_labels() if multi_label else None
     never_true: set[str] | None = None
-    found = text_values(report)
+    # A model's names, such as 1.0, by their plain forms, and by themselves.
+    known = {plain_form(one) or one.removeprefix(FASTTEXT_LABEL): one for one in report.known}
+    known |= {one: one for one in report.known}
+    found = text_values(report, scores=scores)
     for values in _with_points(list(found), report) if scores and need_label else found:
         if isinstance(values, Problem):
             yield values
             continue
-        if separator is None and isinstance(values[3], list) and len(values[3]) == 1:
-            # So labelling tools export the one label of a text.
-            values = (*values[:3], values[3][0], values[4])
+        if type(values[3]) in (list, dict):
+            label = true_names(values[3])
+            if separator is None and isinstance(label, list) and len(label) == 1:
+                # So labelling tools export the one label of a text.
+                label = label[0]
+            values = (*values[:3], label, values[4])
         row = text_example(values, report, separator=separator, scores=scores)
+        if known and isinstance(row, TextExample) and row.label:
+            name = known.get(row.label) or known.get(plain_form(row.label) or "")
+            row = replace(row, label=name or row.label)
         if isinstance(row, TextExample) and not scores:
             _keep_labels(row, values[3], report)
         if isinstance(row, TextExample) and isinstance(values[3], LabelCells):
@@ -72,17 +95,58 @@ def _examples(
         report.notes.append(f"true in no row, so that no text has the label: {names}")
 
 
-def text_values(report: ReadReport) -> Iterator[Values | Problem]:
+def text_values(report: ReadReport, *, scores: bool = False) -> Iterator[Values | Problem]:
     """The values of each row of the report's file, or of its rows in memory."""
     with source(report, FORMATS) as found:
         if found.shape == "cells":
-            yield from delimited_values(found.rows, report)
+            rows = delimited_values(found.rows, report)
         elif found.shape == "columns":
-            yield from column_values(found.rows[0], found.rows[1], report)
+            rows = column_values(found.rows[0], found.rows[1], report)
         elif found.shape == "lines":
-            yield from line_values(found.rows, report)
+            rows = line_values(found.rows, report)
         else:
-            yield from record_values(found.rows, report)
+            rows = record_values(found.rows, report)
+        yield from _as_meant(rows, report) if report.need_label and not scores else rows
+
+
+def _as_meant(rows: Iterator[Values | Problem], report: ReadReport) -> Iterator[Values | Problem]:
+    """The rows with labels as all of them together show them: lists, flags, whole numbers.
+
+    Rows are held back only from the first on that may be read otherwise than it is written.
+    """
+    held: list[tuple[Values | Problem, Any]] = []
+    kind, seen = "", dict[str, Any]()
+    for row in rows:
+        label = None if isinstance(row, Problem) else row[3]
+        value = seen.get(label) if type(label) is str else None
+        if value is None:
+            form, value = form_of(label)
+            kind = kind or form
+            # A model's own spelling counts for numbers; lists of JSON need no other reading.
+            is_settled = kind == WORDS or bool(report.known and kind not in ("", "lists"))
+            is_settled |= isinstance(label, list) and not (held or width_of_flags(label))
+            if is_settled or form not in ("", kind):
+                yield from (each for each, _ in held)
+                yield row
+                yield from rows
+                return
+            if type(label) is str and len(seen) < LABELS.value:
+                seen[label] = value
+        if held or value != label or (type(value) is list and width_of_flags(value)):
+            held.append((row, value))
+        else:
+            yield row
+    widths = {width_of_flags(value) for _, value in held if isinstance(value, list)}
+    are_flags = len(widths) == 1 and 0 not in widths
+    if are_flags:
+        report.notes.append("labels are lists of 0 and 1: each 1 is the label of its place, from 0")
+    elif held:
+        shown = next(str(row[3])[:40] for row, value in held if row[3] != value)  # type: ignore
+        report.notes.append(f"labels such as {shown!r} are read as {kind}")
+    for row, value in held:
+        if are_flags and isinstance(value, list):
+            value = [str(at) for at, flag in enumerate(value) if flag]
+        yield row if isinstance(row, Problem) else (*row[:3], value, row[4])
 
 
 _DECIMAL_COMMA: Final = re.compile(r"\s*[+-]?[0-9]+(,[0-9]+)?\s*")
@@ -113,9 +177,8 @@ def text_example(
 ) -> TextExample | Problem:
     """A row's example; with a ``separator`` of labels, it may have any number of them."""
     row, text, text_pair, raw_label, columns = values
-    for role, value in (("text_pair", text_pair), ("text", text)):
-        if value is MISSING:
-            continue
+    texts = {"text": text} if text_pair is MISSING else {"text_pair": text_pair, "text": text}
+    for role, value in texts.items():
         if problem := text_problem(report.columns.get(role, role), value):
             return Problem(row, problem)
         assert isinstance(value, str)
@@ -139,7 +202,10 @@ def text_example(
         )
     label = None if raw_label is MISSING else canonical_label(raw_label)
     if report.need_label and label is None:
-        empty = raw_label is None or (isinstance(raw_label, str) and not raw_label.strip())
+        if isinstance(raw_label, list) and len(raw_label) > 1:
+            more = "" if scores else f"; {param('multi_label', True)} reads any number of them"
+            return Problem(row, f"it has {len(raw_label):,} labels{more}")
+        empty = raw_label in (None, []) or (isinstance(raw_label, str) and not raw_label.strip())
         what = "empty" if empty else f"{json_type(raw_label)}, and a text or a number is expected"
         return Problem(row, f"the label is {what}")
     if scores and report.need_label and label is not None and finite_number(label) is None:

@@ -50,7 +50,7 @@ from tidybert.training.determinism import weights_drawn_with
 from tidybert.training.fine_tuning import CALIBRATED, freeze
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
-from tidybert.training.precision import decided
+from tidybert.training.precision import decided, go_on_as_begun
 from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_checkpoints import (
     RunIdentity,
@@ -65,7 +65,7 @@ from tidybert.training.runs.run_directory import (
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.runs.run_origin import before_resuming, environment
+from tidybert.training.runs.run_origin import environment
 from tidybert.training.training_arguments import TrainingArguments
 
 # A model that gives every example the same answer: how it is found, and what to say.
@@ -170,6 +170,7 @@ def train(
     TrainingInterrupted once a checkpoint is written.
     """
     task, run, length = examples.task, job.out, job.length
+    before = go_on_as_begun(run, job.resume)
     config, tokenizer, origin = model_sources(job.model, job.vocab, allow_pickle=job.allow_pickle)
     begun = origin if isinstance(origin, ModelDirectory) else None
     task = task.begun_from(begun, job.arguments.pooling)
@@ -220,7 +221,6 @@ def train(
     lessons = lessons_of(job, examples, task, tokenizer, features, reporter)
     if not has_head:
         task.start(network, data.train_features)
-    before = None if run is None else before_resuming(run, job.resume)
     precision = decided(arguments.precision, device, config.hidden_size, reporter, before)
     computed = replace(arguments, precision=precision)
     # The precision that the model will answer in later.

@@ -28,6 +28,7 @@ from tidybert.data.features import Features
 from tidybert.data.splits import folds_of
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.files.rows import count_of
+from tidybert.files.text_examples import plain_form
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.run_card import shown_metrics
 from tidybert.inference.forward import run_batches
@@ -463,7 +464,10 @@ def _labels_of_head(
             "initialised"
         )
         return None
-    names, needed = found.label_names or (), task.label_names or ()
+    needed = task.label_names or ()
+    # Files are read with 1 for the 1.0 that an earlier version took as it was written.
+    spelt = {plain_form(one) or one: one for one in needed}
+    names = [spelt.get(plain_form(one) or one, one) for one in found.label_names or ()]
     if len(names) != len(needed) or set(names) != set(needed):
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
         reporter.tell(f"{origin}: its head has other labels ({shown}), so a new one is initialised")

@@ -46,13 +46,15 @@ from tidybert.modeling.kernels.answer_layers import (
     use_float32,
     use_int8,
 )
+from tidybert.modeling.kernels.linear import largest_weight
+from tidybert.modeling.kernels.processor import has
 from tidybert.options import check_type, spelled_out, values_of
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.registry import foreign_metadata, task_for
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.precision import has_matrix_units, usual_torch
+from tidybert.training.precision import usual_torch
 
 _LOGGER: Final = logging.getLogger(__name__)
 PRETRAINING: Final = "pretrain"
@@ -246,10 +248,15 @@ class OpenedModel:
             if obstacle is not None:
                 _LOGGER.warning(f"precision: float32 in place of int8, because {obstacle}")
                 self.precision = "float32"
-            elif has_matrix_units():
+            elif has("AMX"):
                 _LOGGER.warning(
                     "precision: bfloat16 is as fast as int8 on this processor, which has AMX, and "
                     "nearer to float32"
+                )
+            elif largest_weight() < 127:
+                _LOGGER.warning(
+                    "precision: this processor has no VNNI: in int8 a single text takes longer "
+                    "than in float32, and weights have 7 bits; files are answered faster"
                 )
         if self.precision == "bfloat16":
             use_bfloat16(network)

@@ -187,7 +187,9 @@ class NamePredictor(Predictor[ClassAnswer]):
             common = self._common = _shared(_unit(sample))
         else:
             common = self._common
-        cosines = _unit(vectors - common) @ self._anchors.T
+        unit = _unit(vectors - common)
+        # A library's product of one row adds up in another order than that of many.
+        cosines = np.stack([(unit * each).sum(1) for each in self._anchors], axis=1)
         return self.task.answers([*cosines[:, None]], features, examples)
 
     def _features(self, examples: Sequence[TextExample]) -> list[Any]:

@@ -52,7 +52,7 @@ from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS
 from tidybert.training.determinism import repeating, weights_drawn_with
 from tidybert.training.distributed import Processes, load_weights
 from tidybert.training.loop import TrainingLoop
-from tidybert.training.precision import decided
+from tidybert.training.precision import decided, go_on_as_begun
 from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.runs.run_directory import (
@@ -62,7 +62,7 @@ from tidybert.training.runs.run_directory import (
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.runs.run_origin import before_resuming, environment
+from tidybert.training.runs.run_origin import environment
 from tidybert.training.runs.run_record import snapshot
 
 # Layers changed in place, before a model is shared among processes: compiled, or recomputed.
@@ -216,6 +216,7 @@ def _pretrain(
     build_objective: Callable[..., PretrainingObjective],
 ) -> TrainingResult:
     model, run = job.model, job.out
+    before = go_on_as_begun(run, job.resume)
     chosen = choose_device(processes.own_device(job.device))
     arguments = job.arguments.for_device(chosen.type)
     corpus, shares = corpora
@@ -230,7 +231,6 @@ def _pretrain(
     # Identity and arguments.json have what was asked for.
     identity, given = plan.identity(network), {"task": plan.task, **plan.to_dict()}
     given |= job.recorded_too
-    before = before_resuming(run, job.resume)
     precision = decided(arguments.precision, chosen, config.hidden_size, reporter, before)
     arguments = replace(arguments, precision=precision)
     plan = replace(plan, arguments=arguments)

@@ -169,18 +169,23 @@ def course(
     *,
     dots: bool = False,
     smoothed: bool = False,
+    stage: str = "",
 ) -> Markup:
-    """How ``key`` went over the steps, with a dot for each value or a mean over neighbours."""
+    """How ``key`` went over the steps, with a dot for each value or a mean over neighbours.
+
+    ``stage`` has steps of its own, before step 1.
+    """
     points = course_of(entries, key)
     last = max(step for step, _ in points)
-    frame = Frame((0, last), around(value for _, value in points), height=220)
+    # Step 0 may be all that was measured.
+    frame = Frame((0, max(1, last)), around(value for _, value in points), height=220)
     drawn = [frame.line(thinned(points), "line thin" if smoothed else "line")]
     if smoothed:
         drawn.append(frame.line(thinned(smooth_course(points))))
     if dots:
         drawn += [frame.dot(x, y, f"step {x:,}: {y:.4g}") for x, y in points]
     return frame.picture(
-        f"course-{key}",
+        f"course-{stage or key}",
         title,
         f"{title} in {len(points):,} values up to step {last:,}.",
         frame.axes("step", title),

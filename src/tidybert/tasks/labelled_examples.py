@@ -54,6 +54,7 @@ def read_all(
         data if isinstance(data, str | Path) else rows_in_memory(task, data, name),
         options,
         need_label=need_label,
+        known=() if isinstance(task, type) else task.names,
         skip_bad_rows=skip_bad_rows,
         report=report,
         like=like,

@@ -18,7 +18,7 @@ from torch.nn import functional
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.data.batching import Batch
-from tidybert.data.checks import SHOWN, DataReport, TrainingData, check_labels, listed
+from tidybert.data.checks import SHOWN, DataReport, TrainingData, check_joined, check_labels, listed
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.data.splits import Indices, stratified_split
@@ -223,6 +223,7 @@ class MultiLabelClassification(TextTask):
                 "metrics count them as missed, and their thresholds cannot be tuned"
             )
         check_labels(report, counts, in_dev, "labels", remedy=LONE_ADVICE)
+        check_joined(report, counts, are_several=True)
 
     @staticmethod
     def answer_key(example: TextExample) -> frozenset[str]:

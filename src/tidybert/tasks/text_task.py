@@ -14,6 +14,7 @@ from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.data.checks import (
     DataReport,
     TrainingData,
+    check_joined,
     check_labels,
     check_leaks,
     check_lengths,
@@ -152,6 +153,7 @@ class TextTask(Task[TextExample]):
                 "say nothing about the other classes"
             )
         check_labels(report, counts, in_dev, "labels", remedy=LONE_ADVICE)
+        check_joined(report, counts, are_several=False)
         (common, most), (rare, least) = counts.most_common()[0], counts.most_common()[-1]
         if most >= IMBALANCE_RATIO * least:
             report.warnings.append(

@@ -7,14 +7,26 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache
+from pathlib import Path
 from statistics import median
 from typing import Final
 
 import torch
 
 from tidybert.errors import UsageError, param
-from tidybert.modeling.kernels.linear import RoundedWeights, is_amd, linear
+from tidybert.modeling.kernels.linear import (
+    PRODUCTS,
+    Products,
+    RoundedWeights,
+    faster_products,
+    linear,
+    use_products,
+)
+from tidybert.modeling.kernels.processor import has, is_amd
+from tidybert.storage.json_objects import read_json_object
+from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
 from tidybert.system.reporter import Reporter
+from tidybert.training.runs.run_origin import trained_in
 from tidybert.training.training_arguments import Precision
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -83,10 +95,27 @@ def bfloat16_units() -> str | None:
     Its flags decide, never a timing: results must not change from run to run.  AVX-512 BF16 was
     measured on AMD's processors alone (docs/performance.md).
     """
-    if has_matrix_units():
+    if has("AMX"):
         return "AMX"
-    asked = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
-    return "AVX-512 BF16" if asked is not None and asked() and is_amd() else None
+    return "AVX-512 BF16" if has("AVX-512 BF16") and is_amd() else None
+
+
+def go_on_as_begun(run: Path | None, resume: bool) -> Precision | None:
+    """What a run that goes on has computed in; this process multiplies as it did from here on.
+
+    A new run takes the products that are faster here, and is None.
+    """
+    file = run / ARGUMENTS_FILE if run is not None and resume else None
+    if file is None or not file.exists():
+        use_products(faster_products())
+        return None
+    arguments = read_json_object(file)
+    record = arguments.get(RECORD)
+    known = record.get("products") if isinstance(record, dict) else None
+    # Earlier versions took oneDNN's on any processor of AMD.
+    before: Products = "onednn" if is_amd() else "default"
+    use_products(next((each for each in PRODUCTS if each == known), before))
+    return trained_in(arguments)
 
 
 def decided(
@@ -115,12 +144,6 @@ def decided(
             f"{param('precision', 'float32')} is slower and has more digits"
         )
     return found
-
-
-def has_matrix_units() -> bool:
-    """Whether the processor has Intel's AMX, which multiplies bfloat16 far faster than float32."""
-    asked = getattr(torch.cpu, "_is_amx_tile_supported", None)
-    return asked is not None and bool(asked())
 
 
 def _has_bfloat16(device: torch.device) -> bool:

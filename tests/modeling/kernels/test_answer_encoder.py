@@ -161,22 +161,32 @@ def test_there_are_no_gradients() -> None:
 
 @pytest.mark.skipif(linear_module._ONEDNN is None, reason="PyTorch has no oneDNN here")
 @pytest.mark.parametrize(
-    ("is_amd", "capability", "expected"),
-    [(True, "AVX2", True), (False, "AVX512", True), (False, "AVX2", False)],
+    ("is_amd", "units", "laid_out", "products"),
+    [
+        (True, {"AVX2", "AVX-512"}, True, "onednn"),
+        (True, {"AVX2"}, True, "default"),
+        (False, {"AVX2", "AVX-512"}, True, "default"),
+        (False, {"AVX2"}, True, "default"),
+        (True, set(), False, "default"),
+    ],
 )
 @torch.inference_mode()
-def test_the_processor_decides_whether_weights_are_laid_out(
-    is_amd: bool, capability: str, expected: bool, monkeypatch: pytest.MonkeyPatch
+def test_the_processors_flags_decide_who_multiplies(
+    is_amd: bool,
+    units: set[str],
+    laid_out: bool,
+    products: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(linear_module, "_PRODUCT", linear_module._ONEDNN if is_amd else None)
-    monkeypatch.setattr(linear_module, "_is_x86", lambda: True)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    monkeypatch.setattr(linear_module, "is_amd", lambda: is_amd)
+    monkeypatch.setattr(linear_module, "has", units.__contains__)
+    assert linear_module.faster_products() == products
     rows = rows_of([19, 300])
 
     plain, planned = pair()
 
-    assert planned.bert.layers[0].output.is_laid_out is expected
-    assert planned.classifier.is_steady is expected
+    assert planned.bert.layers[0].output.is_laid_out is laid_out
+    assert planned.classifier.is_steady is laid_out
     torch.testing.assert_close(planned(rows), plain(rows), rtol=1e-5, atol=1e-5)
 
 

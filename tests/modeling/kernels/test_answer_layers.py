@@ -26,6 +26,7 @@ from tidybert.modeling.kernels.linear import (
     has_bfloat16_products,
     largest_weight,
     plain_bfloat16_linear,
+    plain_int8_linear,
 )
 from tidybert.modeling.rows import Rows
 
@@ -68,6 +69,15 @@ def in_precision(model: nn.Module, kind: type[AnswerLayer]) -> None:
         assert use_int8(model) is None
 
 
+def error_of_a_product() -> float:
+    """Of the norm, in int8: 1.0%, and 1.6% where weights have seven bits; bfloat16 has less."""
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(64, 64, generator=generator) for _ in range(2))
+    exact = hidden @ weight.T
+    rounded = plain_int8_linear(hidden, weight, torch.zeros(64), largest_weight() or 127)
+    return float((rounded - exact).norm() / exact.norm())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("asked", ["all", "first", "some"])
@@ -83,7 +93,8 @@ def test_a_layer_is_near_its_plain_body(asked: str, causal: bool, kind: type[Ans
 
     expected = plain(hidden, rows, options)
     assert found.shape == expected.shape
-    assert (found - expected).norm() < 0.03 * expected.norm()
+    # Three products follow each other.
+    assert (found - expected).norm() < 3 * error_of_a_product() * expected.norm()
     assert not torch.equal(found, expected)
 
 

@@ -23,7 +23,8 @@ def operator(request: pytest.FixtureRequest) -> Iterator[None]:
     """Both ways, whatever this processor's own is."""
     if request.param == "oneDNN" and ONEDNN is None:
         pytest.skip("this build of PyTorch has no oneDNN")
-    with mock.patch.object(module, "_PRODUCT", ONEDNN if request.param == "oneDNN" else None):
+    chosen = "onednn" if request.param == "oneDNN" else "default"
+    with mock.patch.object(module, "_products", chosen):
         yield
 
 
@@ -158,25 +159,3 @@ def test_the_same_product_has_the_same_bits() -> None:
     hidden, weight = torch.randn(37, 64), torch.randn(48, 64)
 
     assert torch.equal(linear(hidden, weight, None), linear(hidden, weight, None))
-
-
-@pytest.mark.parametrize(
-    ("described", "is_amd"),
-    [("vendor_id\t: AuthenticAMD\n", True), ("vendor_id\t: GenuineIntel\n", False)],
-)
-def test_the_vendor_of_the_processor_decides(
-    described: str, is_amd: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pathlib.Path.read_text", lambda *_given, **_named: described)
-
-    assert module.is_amd.__wrapped__() is is_amd
-
-
-def test_without_the_file_the_processors_name_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_given: object, **_named: object) -> str:
-        raise FileNotFoundError
-
-    monkeypatch.setattr("pathlib.Path.read_text", missing)
-    monkeypatch.setattr("platform.processor", lambda: "AMD64 Family 25, AuthenticAMD")
-
-    assert module.is_amd.__wrapped__()

@@ -289,7 +289,7 @@ class Predict(
     """``--input TEXT``: Answer this text instead of a file. Give it again for the second text of a
     pair."""
     top_k: int | None = option(None, at_least=1)
-    """``--top-k K``: Show only the scores of the K likeliest classes, the likeliest first."""
+    """``--top-k K``: Show only the scores of the K likeliest classes, such as 3 of 77."""
     json: bool = False
     """``--json``: Print JSON lines on a terminal too."""
     out: Path | None = None

@@ -1,8 +1,10 @@
 """Linear layers: on a CPU oneDNN's products where they are faster, and bfloat16 under autocast.
 
-PyTorch hands float32 products to MKL, which uses its best kernels on Intel's processors alone.  On
-an AMD EPYC with AVX-512, oneDNN computes twice as many products a second; on an Intel Xeon it
-computes a quarter to a half fewer.  PyTorch ships both.
+PyTorch hands float32 products to MKL, which has AVX-512 on Intel's processors alone.  On an AMD
+EPYC with AVX-512, oneDNN computes twice as many products a second; on an Intel Xeon it computes a
+quarter to a half fewer, and on an AMD with AVX2 alone a tenth to a fifth.  PyTorch ships both.
+A row of MKL's may have other bits among few rows than among many, a row of oneDNN's has not: so
+training takes the faster one, and answers take oneDNN's wherever weights are laid out.
 
 Under a CPU's autocast linear layers multiply in bfloat16, but take and return float32: whatever
 lies between products then loses no digits and uses float32 kernels.  Other products are small, and
@@ -13,20 +15,19 @@ T rows, I inputs, O outputs, V rows of a table, H width.
 
 import hashlib
 import os
-import platform
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial, wraps
 from itertools import chain
-from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, Literal, ParamSpec, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from tidybert.modeling.kernels.processor import has, is_amd, is_x86
 from tidybert.modeling.kernels.sizes import MOST_ROWS, cut, filled, size_of
 
 P = ParamSpec("P")
@@ -40,24 +41,6 @@ os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "400")
 os.environ.setdefault("LRU_CACHE_CAPACITY", "80")
 
 
-@cache
-def is_amd() -> bool:
-    """Whether the processor is AMD's, where MKL does not use its best kernels.
-
-    The vendor decides, not a timing: results must not change from run to run.
-    """
-    try:
-        # Other systems than Linux have the vendor in the processor's name.
-        described = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        described = platform.processor()
-    return "AuthenticAMD" in described
-
-
-def _is_x86() -> bool:
-    return platform.machine().lower() in ("x86_64", "amd64")
-
-
 # The operator that torch.compile calls for the same purpose.
 _ONEDNN: Any = (
     getattr(torch.ops.mkldnn, "_linear_pointwise", None)
@@ -65,17 +48,38 @@ _ONEDNN: Any = (
     else None
 )
 _PACK: Any = getattr(torch.ops.mkldnn, "_reorder_linear_weight", None)
-_PRODUCT: Any = _ONEDNN if is_amd() else None
+
+Products = Literal["onednn", "default"]
+"""Who multiplies in float32 while a model trains; default: PyTorch's own choice, MKL on x86."""
+PRODUCTS: Final[tuple[Products, ...]] = get_args(Products)
+
+
+def faster_products() -> Products:
+    """Those that are faster on this processor, by its flags."""
+    return "onednn" if _ONEDNN is not None and is_amd() and has("AVX-512") else "default"
+
+
+# Of the process: its threads share a step.
+_products: Products = faster_products()
+
+
+def products() -> Products:
+    """Those of this process."""
+    return _products
+
+
+def use_products(chosen: Products) -> None:
+    """Multiply by these from here on; a run that goes on takes those that it began with."""
+    global _products
+    _products = chosen if _ONEDNN is not None else "default"
 
 
 def lays_out_float32() -> bool:
     """Whether answers in float32 take weights that oneDNN laid out, by the processor's flags.
 
-    On Intel's processors with AVX-512 they are faster than MKL's products up to 128 rows.
+    Up to 128 rows they are faster than MKL's products on all processors that were measured.
     """
-    has_wide = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-    fits = _PRODUCT is not None or (_is_x86() and has_wide)
-    return fits and _ONEDNN is not None and _PACK is not None
+    return has("AVX2") and _ONEDNN is not None and _PACK is not None
 
 
 class Linear(nn.Linear):
@@ -209,7 +213,7 @@ def has_bfloat16_products() -> bool:
     hidden, weight = (torch.randn(size, 64, generator=generator) for size in (5, 32))
     rows, bias, added = hidden.bfloat16(), torch.linspace(-1, 1, 32), torch.ones(5, 32)
     try:
-        if not _is_x86() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        if not is_x86() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
             return False
         product = BFloat16Linear(weight, bias)
         found = (
@@ -353,7 +357,7 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def _onednn_fits(hidden: Tensor, weight: Tensor) -> bool:
     return (
-        _PRODUCT is not None
+        _products == "onednn"
         and hidden.device.type == "cpu"
         and hidden.dtype == weight.dtype == torch.float32
         and hidden.dim() == 2
@@ -376,7 +380,7 @@ def _bfloat16_fits(hidden: Tensor, weight: Tensor) -> bool:
 
 def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     """(M, K) times (N, K) transposed, plus (N,); both may be transposed views."""
-    found: Tensor = _PRODUCT(a, b, bias, "none", [], "")
+    found: Tensor = _ONEDNN(a, b, bias, "none", [], "")
     return found
 
 
@@ -539,7 +543,7 @@ def rounded_weight(weight: Tensor, largest: int) -> tuple[Tensor, Tensor]:
 @cache
 def largest_weight() -> int:
     """The largest weight of a product that is exact here: 127, 63 without VNNI, 0 for none."""
-    if not _is_x86() or torch.backends.cpu.get_cpu_capability() == "DEFAULT":
+    if not has("AVX2"):
         # oneDNN's body for other processors is far slower than float32.
         return 0
     return next((largest for largest in _LARGEST_WEIGHTS if _is_exact(largest)), 0)

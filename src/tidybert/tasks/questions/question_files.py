@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tidybert.errors import LINE, DataError, param
+from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.annotations import nearest, short
 from tidybert.files.columns import plain_name
 from tidybert.files.example_reader import ExampleReader
@@ -208,8 +208,12 @@ def _article(article: Nested, where: str) -> Iterator[_Raw | Problem]:
                 yield _Raw(one.row, one.value, context, f"{at}, question {count}{named}", title)
 
 
-def _judge(_head: bytes, _report: ReadReport) -> tuple[str, str]:
-    return "jsonl", ""
+def _judge(head: bytes, report: ReadReport) -> tuple[str, str]:
+    if report.path == "-":
+        return "jsonl", ""
+    if head.lstrip()[:1] not in (b"{", b"["):
+        raise UsageError(FORMATS.no_suffix(report.path))
+    return "json" if head.lstrip()[:1] == b"[" or b'"paragraphs"' in head else "jsonl", ""
 
 
 FORMATS: Final = FileFormats(

@@ -6,6 +6,7 @@ Whatever scheme the tags of entities are in, examples have them in IOB2.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -22,6 +23,7 @@ from tidybert.files.example_reader import ExampleReader
 from tidybert.files.formats import FileFormat, FileFormats, plain_lines, source
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.rows import Problem, Record, count_of, json_type, text_problem
+from tidybert.files.text_examples import list_in
 from tidybert.files.text_lines import Line, chomp
 from tidybert.metrics.entity_scores import NO_TYPE, Entity, entities, iob2_tags
 from tidybert.tasks.answer import FoundEntity
@@ -284,6 +286,7 @@ def record_examples(
     Keys that are not given are looked for in the first object, under their common names.
     """
     head: list[Record | Problem] = []
+    rows = (row if isinstance(row, Problem) else _with_lists(*row, report) for row in rows)
     for row in rows:
         head.append(row)
         if not isinstance(row, Problem):
@@ -310,6 +313,15 @@ def record_examples(
         if report.keep_columns and not isinstance(made, Problem):
             made = replace(made, columns={**(columns or {}), key: content})
         yield made
+
+
+def _with_lists(number: int, record: dict[str, Any], report: ReadReport) -> Record:
+    """The object with the lists that texts of words and tags spell, as a CSV has them."""
+    options = report.options
+    for key in map(str, (options.text, options.label, *WORD_KEYS, *TAG_KEYS, *SPAN_KEYS)):
+        if isinstance(record.get(key), str) and (found := list_in(record[key])) is not None:
+            record[key] = found
+    return number, record
 
 
 def _with_keys(number: int, record: Mapping[str, object], report: ReadReport) -> ReadOptions:
@@ -405,7 +417,7 @@ def _not_texts(key: str, values: list[object]) -> str | None:
 
 def _judge(head: bytes, report: ReadReport) -> tuple[str, str]:
     plain = "conll" if report.need_label else "text"
-    return "jsonl" if head.startswith(b"{") else plain, "the first byte"
+    return "jsonl" if head.lstrip()[:1] in (b"{", b"[") else plain, "the first byte"
 
 
 FORMATS: Final = FileFormats(
@@ -414,7 +426,7 @@ FORMATS: Final = FileFormats(
     own={
         "conll": FileFormat(
             "a word a line, blank lines between sentences",
-            (".conll", ".iob", ".iob2", ".bio"), "lines", plain_lines, ("text", "label"),
+            (".conll", ".conllu", ".iob", ".iob2", ".bio"), "lines", plain_lines, ("text", "label"),
         ),
     },
     others={".tsv": "conll"},
@@ -422,6 +434,11 @@ FORMATS: Final = FileFormats(
     judge=_judge,
 )  # fmt: skip
 DOCUMENT_START: Final = "-DOCSTART-"
+
+# What CoNLL-U has in the first of ten columns of its first word, or of what stands before it.
+_FIRST_ID: Final = re.compile(r"1|1-[0-9]+|0\.1")
+_CONLLU_WIDTH: Final = 10
+_CONLLU_COLUMNS: Final = {"text": 1, "label": 3}
 
 # A column; only spaces and tabs separate them, for a no-break space can be a word.
 _CELL: Final = re.compile(r"[^ \t]+")
@@ -467,8 +484,10 @@ def _conll_sentences(
     words: list[str] = []
     tags: list[str] = []
     bad: list[Problem] = []
+    lines, is_conllu = _conllu_words(lines, report)
     for number, raw, problem in chain(lines, [(0, "", None)]):
-        cells = _CELL.findall(chomp(raw))
+        by_tab = is_conllu and not raw.isspace()
+        cells = chomp(raw).split("\t") if by_tab and raw else _CELL.findall(chomp(raw))
         if problem is None and (not cells or cells[0] == DOCUMENT_START):
             documents += bool(cells)
             if bad:
@@ -481,7 +500,8 @@ def _conll_sentences(
             start = number
         if problem is None and not width:
             width, first_line = len(cells), number
-            word_column, tag_column = _columns(width, number, report)
+            usual = _CONLLU_COLUMNS if is_conllu else {"text": 0, "label": width - 1}
+            word_column, tag_column = _columns(width, number, report, usual)
         if problem is None and len(cells) != width:
             problem = f"{count_of(len(cells), 'column')} where line {first_line} has {width}"
             if not need_label:
@@ -495,15 +515,44 @@ def _conll_sentences(
         report.notes.append(f"{count_of(documents, 'line')} of {DOCUMENT_START} passed over")
 
 
-def _columns(width: int, line: int, report: ReadReport) -> tuple[int, int]:
-    """The columns of the word and of its tag, as given or the first and the last."""
+def _conllu_words(lines: Iterator[Line], report: ReadReport) -> tuple[Iterator[Line], bool]:
+    """The lines, and whether they are CoNLL-U: then without comments, ranges and empty nodes."""
+    head: list[Line] = []
+    for line in lines:
+        head.append(line)
+        if line[1].strip() and not line[1].startswith("#"):
+            break
+    first = chomp(head[-1][1]).split("\t") if head else []
+    if len(first) != _CONLLU_WIDTH or not _FIRST_ID.fullmatch(first[0]):
+        return chain(head, lines), False
+    left_out = Counter[str]()
+
+    def words() -> Iterator[Line]:
+        for line in chain(head, lines):
+            name = line[1].partition("\t")[0]
+            kind = "comment" if name.startswith("#") else ""
+            kind = kind or ("range" if "-" in name else "empty node" if "." in name else "")
+            if not kind:
+                yield line
+            left_out[kind] += 1
+        shown = ", ".join(count_of(left_out[kind], kind) for kind in left_out if kind)
+        report.notes.append(f"CoNLL-U; left out: {shown or 'nothing'}")
+
+    report.shown["conllu"] = "CoNLL-U's columns"
+    return words(), True
+
+
+def _columns(
+    width: int, line: int, report: ReadReport, usual: Mapping[str, int]
+) -> tuple[int, int]:
+    """The columns of the word and of its tag, as given or as usual."""
     need_label = report.need_label
     if need_label and width == 1:
         raise DataError(
             f"{report.path}:{line}: one column where a word and its tag are expected, with spaces "
             f"or a tab between them; is the {param('format')} right?"
         )
-    found = {"text": 0, "label": width - 1}
+    found = dict(usual)
     for role in found if need_label else ("text",):
         given = getattr(report.options, role)
         recorded = report.recorded.get(role, "")
@@ -585,7 +634,8 @@ def _with_kind(
             yield Problem(row.row, "it has no word, so nothing to learn or to measure")
         elif number in wrong:
             place = wrong[number]
-            line = row.row + place if report.format == "conll" else row.row
+            has_lines = report.format == "conll" and "conllu" not in report.shown
+            line = row.row + place if has_lines else row.row
             yield Problem(
                 line,
                 f"the tag {tags[place][:40]!r} of the word {row.words[place][:40]!r} is none of "

@@ -10,7 +10,6 @@ from tidybert.checkpoints.unfinished import read_arguments
 from tidybert.errors import DataError, TidyBertError
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.hub_files import commit_of
-from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD, WEIGHTS_FILE
 from tidybert.system.cores import machine, versions
 from tidybert.training.training_arguments import Precision
@@ -46,6 +45,8 @@ def environment(device: "torch.device", model: object) -> dict[str, Any]:
     """Versions, processor and threads, on which bits depend; of a hub's model commit and sha256."""
     import torch
 
+    from tidybert.modeling.kernels.linear import products
+
     where = machine()
     found = {
         "versions": versions("tidybert", "torch", "numpy"),
@@ -54,6 +55,8 @@ def environment(device: "torch.device", model: object) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": str(device),
     }
+    if device.type == "cpu":
+        found["products"] = products()
     if device.type == "cuda":
         found["device_name"] = torch.cuda.get_device_name(device)
     if isinstance(model, str) and hub_name(model) and not Path(model).exists():
@@ -77,12 +80,6 @@ def trained_in(arguments: Mapping[str, Any]) -> Precision | None:
         given = "bfloat16" if str(known.get("device")).startswith("cuda") else "float32"
     found: Precision | None = given if given in ("float32", "bfloat16") else None
     return found
-
-
-def before_resuming(run: Path, resume: bool) -> Precision | None:
-    """``trained_in`` of a run that goes on."""
-    file = run / ARGUMENTS_FILE
-    return trained_in(read_json_object(file)) if resume and file.exists() else None
 
 
 def measured_text(run: Path) -> str:
