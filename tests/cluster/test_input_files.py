@@ -6,6 +6,7 @@ import pytest
 from tidybert.cluster.input_files import input_files
 from tidybert.errors import DataError, UsageError
 from tidybert.files.text_files import SUFFIXES
+from tidybert.storage.remote_files import RemoteFile
 
 
 @pytest.fixture
@@ -71,3 +72,22 @@ def test_a_url_is_read_like_a_folder_a_pattern_or_a_file(store: str) -> None:
     with found.here() as source:
         assert source.read_text() == "of b.txt\n"
     assert not source.exists()
+
+
+def test_a_name_of_a_store_that_leads_out_of_its_folder_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = RemoteFile("memory://texts/a/../../b.txt", 1, "", "")
+    monkeypatch.setattr("tidybert.cluster.input_files.remote_files", lambda _: [file])
+
+    with pytest.raises(DataError, match="is no plain one"):
+        input_files("memory://texts/*/*", SUFFIXES)
+
+
+def test_a_link_out_of_a_folder_is_refused(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("mine")
+    (folder / "link.txt").symlink_to(tmp_path / "secret.txt")
+
+    with pytest.raises(UsageError, match=r"1 link out of the folder, first .*link\.txt"):
+        input_files(str(folder), SUFFIXES)
+    assert "link.txt" in names(folder / "*.txt")

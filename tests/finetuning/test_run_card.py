@@ -1,5 +1,8 @@
 """The model card: its head is YAML that hubs read, and a user's own README.md stays."""
 
+import json
+import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -38,6 +41,31 @@ def test_the_card_says_what_the_run_knows_and_nothing_else(
     assert "| accuracy | 0." in body
     assert "`animal`, `colour`" in body
     assert "AutoModelForSequenceClassification" in body
+
+
+def test_no_name_or_label_becomes_markup_or_a_command(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = ["a\n\n# Heading\n```sh\nrm -rf ~\n```", "b`<img src=x>`` \u202e\x1b[31m"]
+    rows = [{"text": f"a red cat {at}", "label": labels[at % 2]} for at in range(12)]
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = tmp_path / "my run; touch PWNED"
+    model = shutil.copytree(tiny_model, data / "base`model")
+
+    short: Any = {"max_steps": 1, "max_seq_length": 16}
+    tidybert.finetune(data / "t.jsonl", model=model, dev=data / "t.jsonl", out=run, **short)
+
+    text = (run / "README.md").read_text(encoding="utf-8")
+    assert "tidybert predict 'my run; touch PWNED' FILE\n" in text
+    assert "`` base`model ``" in text
+    labels = "```` a # Heading ```sh rm -rf ~ ``` ````, ``` b`<img src=x>`` \\u202e\\x1b[31m ```"
+    assert f"Its 2 labels: {labels}\n" in text
+    assert "F1 of the class b\\`&lt;img src=x>\\`\\` " in text
+    assert not re.search("[\x1b\u202e]|^rm|^# H", text, re.MULTILINE)
+    assert str(tmp_path) not in text
+    assert "| train | 12 | t.jsonl |" in text
 
 
 def test_a_readme_of_the_user_stays(toy: Callable[..., FinetunedModel], tmp_path: Path) -> None:

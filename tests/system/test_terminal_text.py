@@ -17,7 +17,8 @@ from tidybert.system.terminal import printable, printable_json
         ("a\u2028b\x85", "a\\u2028b\\x85"),
         ("caf\udce9.csv", "caf\\udce9.csv"),
         ("a\ttab and\na line", "a\ttab and\na line"),
-        ("שלום, naïve ☕ 👨‍👩‍👧 日本\u200f", "שלום, naïve ☕ 👨‍👩‍👧 日本\u200f"),
+        ("שלום, naïve ☕ 👨‍👩‍👧 日本", "שלום, naïve ☕ 👨‍👩‍👧 日本"),
+        ("a\u200e\u200f\u061cb", "a\\u200e\\u200f\\u061cb"),
     ],
 )
 def test_controls_are_shown_and_letters_stay(text: str, shown: str) -> None:

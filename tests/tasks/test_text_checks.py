@@ -156,9 +156,9 @@ def test_labels_that_look_alike_are_told(one: str, other: str, shown: str) -> No
 @pytest.mark.parametrize(
     ("joined", "flags"),
     [
-        ("x;y", "--multi-label and --label-separator semicolon reads"),
-        ("x | y", "--multi-label and --label-separator pipe reads"),
-        ("x,y", "--multi-label reads"),
+        ("x;y", "--multi-label and --label-separator semicolon would read"),
+        ("x | y", "--multi-label and --label-separator pipe would read"),
+        ("x,y", "--multi-label would read"),
     ],
 )
 def test_labels_that_are_joined_are_told(joined: str, flags: str) -> None:

@@ -6,6 +6,8 @@ licence or a language.  The templates are in resources/cards.
 
 import json
 import os
+import re
+import shlex
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +15,7 @@ from tidybert.errors import DataError
 from tidybert.storage.atomic_files import atomic_write_text
 from tidybert.storage.model_files import CARD_FILE
 from tidybert.storage.opening import open_regular
+from tidybert.system.terminal import printable
 
 MARK: Final = "<!-- tidybert wrote this card; without this line it leaves the file alone. -->"
 
@@ -40,7 +43,7 @@ def write_card(directory: Path, template: str, **facts: Any) -> bool:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    cards.filters |= {"cell": cell, "scalar": scalar}
+    cards.filters |= {"cell": cell, "scalar": scalar, "code": code, "word": word, "place": place}
     atomic_write_text(path, cards.get_template(template).render(facts, mark=MARK) + "\n")
     return True
 
@@ -52,6 +55,30 @@ def scalar(value: Any) -> str:
 
 
 def cell(value: Any) -> str:
-    """A value as one cell of a Markdown table."""
+    """A value as one cell of a Markdown table, or as a heading: text without markup."""
     text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
+    plain = re.sub(r"([\\|`*\[\]])", r"\\\1", one_line(text).replace("&", "&amp;"))
+    return plain.replace("<", "&lt;")
+
+
+def code(value: Any) -> str:
+    """A text as a code span, whose fence is longer than any within."""
+    text = one_line(str(value))
+    fence = "`" * (max(map(len, re.findall("`+", text)), default=0) + 1)
+    pad = " " * (len(fence) > 1)
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def word(value: Any) -> str:
+    """A name as one word of a shell's command."""
+    return shlex.quote(one_line(str(value)))
+
+
+def place(value: Any) -> str:
+    """A value without the folders of this machine, if it is a path with all of them."""
+    return Path(value).name if isinstance(value, str) and Path(value).is_absolute() else value
+
+
+def one_line(text: str) -> str:
+    """A text on one line, whose control characters are shown."""
+    return printable(" ".join(text.split()))

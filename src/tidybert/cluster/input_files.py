@@ -19,6 +19,7 @@ from tidybert.files.rows import count_of
 from tidybert.storage.journal import Count, Log, is_begun
 from tidybert.storage.json_objects import plain_json
 from tidybert.storage.limits import Limit
+from tidybert.storage.opening import is_plain_name
 from tidybert.storage.own_files import GrowingFile
 from tidybert.storage.remote_files import fetch, is_remote, remote_files
 
@@ -98,6 +99,9 @@ def _remote_files(given: str, suffixes: Collection[str]) -> Iterator[InputFile]:
         _check_suffixes(given, paths, suffixes)
     for file, path in zip(found, paths, strict=True):
         name = path.relative_to(root).as_posix()
+        # Its output has this name.
+        if not is_plain_name(name, folders=len(path.parts)):
+            raise DataError(f"{file.url}: its name below {root} is no plain one")
         yield InputFile(name, file.url, file.num_bytes, f"{file.content} {file.when}")
 
 

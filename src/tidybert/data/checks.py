@@ -221,7 +221,7 @@ def check_joined(report: DataReport, labels: Collection[str], *, are_several: bo
             flags += [param("label_separator", name)] if name != "comma" else []
             report.warnings.append(
                 f"labels that look like several with {mark!r} between them, such as "
-                f"{short(joined[0])}: {' and '.join(flags)} reads them apart"
+                f"{short(joined[0])}: {' and '.join(flags)} would read them apart"
             )
 
 

@@ -389,19 +389,19 @@ def delimited_rows(
     # Rows of separators alone say nothing where no other row follows.
     empty: list[CellsRow | Problem] = []
     for row in split_rows(lines, file_format, report.options, report.escape):
-        is_empty = not isinstance(row, Problem) and not any(row[1])
-        if is_empty and len(row[1]) != 1:
-            if row[1]:
-                empty.append(row)
-            blank += not row[1]
-            continue
+        if not isinstance(row, Problem):
+            number, cells = row
+            if not any(cells) and len(cells) != 1:
+                empty += [row] if cells else []
+                blank += not cells
+                continue
+            if is_csv and "'" in map(_FIRST_CHARACTER, cells):
+                plain = list(map(unguarded, cells))
+                num_guards += sum(map(ne, plain, cells))
+                row = number, plain
         if empty:
             yield from empty
             empty.clear()
-        if is_csv and not isinstance(row, Problem) and "'" in map(_FIRST_CHARACTER, row[1]):
-            plain = list(map(unguarded, row[1]))
-            num_guards += sum(map(ne, plain, row[1]))
-            row = row[0], plain
         yield row
     report.note_blank(blank)
     if empty:

@@ -3,6 +3,7 @@
 pretraining_objective.py says what a step is, and its batches come from stream.py.
 """
 
+import shlex
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -154,8 +155,8 @@ def tokenizer_of_words(data: str | Path) -> BertTokenizer:
     if len(counts.words) > MOST_WORDS:
         raise UsageError(
             f"{data} has {len(counts.words):,} different words, and a vocabulary of whole words "
-            f"takes at most {MOST_WORDS:,}: learn one with tidybert train-vocab {data} "
-            f"--out DIR, and give it as {param('vocab', 'DIR')}"
+            f"takes at most {MOST_WORDS:,}: learn one with tidybert train-vocab "
+            f"{shlex.quote(str(data))} --out DIR, and give it as {param('vocab', 'DIR')}"
         )
     first, inner = counts.characters()
     characters = sorted(first + inner)

@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 # or rewrite the lines above; a bidirectional override could show a text in another order.
 
 # All but tabs and line feeds: controls of C0 and C1, line and paragraph separators, bidirectional
-# embeddings, overrides and isolates, and the surrogates of bytes that are not UTF-8.
-_SENT: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# marks, embeddings, overrides and isolates, and the surrogates of bytes that are not UTF-8.
+_SENT: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def printable(text: str) -> str:

@@ -1,5 +1,6 @@
 """Commands about a corpus: its vocabulary, its shards of tokens, and what training makes of it."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
@@ -393,7 +394,7 @@ class BuildCorpus(CorpusArgument, HeldOutFlag, flags.JsonFlag, flags.ClusterFlag
 
             file = self.out / EXCLUDED_FILE
             print_line(f"{counts['excluded']:,} quote evaluation data, and are left out: {file}")
-        note(f"next: tidybert inspect {self.out}")
+        note(f"next: tidybert inspect {shlex.quote(str(self.out))}")
 
 
 @contextmanager

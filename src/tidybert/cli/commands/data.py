@@ -311,7 +311,10 @@ class Mine(flags.ModelArgument, flags.AnswerFlags):
             f"pairs have fewer than {options.num_negatives} negatives, and "
             f"{negatives.num_without:,} have none"
         )
-        note(f"next: tidybert finetune embed {self.model} --train {out} --dev FILE --out RUN")
+        note(
+            f"next: tidybert finetune embed {shlex.join([self.model, '--train', str(out)])} "
+            "--dev FILE --out RUN"
+        )
 
     def _pairs(self) -> list[Any]:
         """The pairs of the file; DataError for single texts."""

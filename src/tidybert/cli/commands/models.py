@@ -368,7 +368,9 @@ class Convert(flags.PickleFlag, flags.JsonFlag):
         if self.json:
             print_json({**asdict(done), "directory": str(done.directory), **scores})
             return
-        note(*(f"lost: {each}" for each in done.lost))
+        note(*(f"lost: {each}" for each in done.lost[:_SHOWN]))
+        if len(done.lost) > _SHOWN:
+            note(f"lost: {len(done.lost) - _SHOWN:,} more; --json lists all")
         for line in lines:
             print_line(line)
 

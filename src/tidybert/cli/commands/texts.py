@@ -578,7 +578,7 @@ class Index(
             if written.num_resumed:
                 more += f"; {written.num_resumed:,} were there before"
             done.note(self.out, more)
-        note(f"next: tidybert search {self.out}")
+        note(f"next: tidybert search {shlex.quote(str(self.out))}")
 
     def _change(self) -> None:
         """Delete texts, compact the index, or both."""

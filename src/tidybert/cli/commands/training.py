@@ -1,5 +1,6 @@
 """Commands that train, or measure what was trained: finetune, evaluate, pretrain and train-lm."""
 
+import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -75,7 +76,7 @@ def take_config(context: typer.Context, path: Path | None) -> Path | None:
         if "hidden_size" in values and name == "pretrain":
             raise UsageError(
                 f"--config {path}: this is a model's config.json; name it as SIZE_OR_MODEL: "
-                f"tidybert pretrain {path} …"
+                f"tidybert pretrain {shlex.quote(str(path))} …"
             )
         raise UsageError(f"--config {path}: these are the arguments of {other}, not of {name}")
     if name in _COMMANDS:
@@ -257,7 +258,7 @@ class Finetune(flags.ModelArgument, RunFlags, FinetuningOptions, flags.ThreadsFl
             note(f"warning: {collapse_message(done.collapsed)}")
         early = ", stopped early" if result.stopped_early else ""
         note_trained(result, result.num_examples, "examples", early)
-        note(f"the model is in {out}; next: tidybert predict {out} FILE")
+        note(f"the model is in {out}; next: tidybert predict {shlex.quote(str(out))} FILE")
 
 
 @command("evaluate")
@@ -354,7 +355,11 @@ class Pretrain(RunFlags, PretrainingOptions, flags.ThreadsFlag, flags.JsonFlag):
             shape=self.shape,
             **values_of(self, PretrainingOptions),
         )
-        pretrain(job, self, f"tidybert finetune classify {self.out} --train FILE --out RUN")
+        pretrain(
+            job,
+            self,
+            f"tidybert finetune classify {shlex.quote(str(self.out))} --train FILE --out RUN",
+        )
 
 
 @command(
@@ -390,7 +395,7 @@ class TrainLM(RunFlags, BranchOption, TextCorpusOptions, flags.ThreadsFlag, flag
             instances=NextTokenOptions(max_seq_length=length, positions=self.positions),
             **values_of(self, RunOptions, BranchOption, TextCorpusOptions),
         )
-        pretrain(job, self, f'tidybert generate {self.out} "A beginning"')
+        pretrain(job, self, f'tidybert generate {shlex.quote(str(self.out))} "A beginning"')
 
 
 def pretrain(job: PretrainingJob, given: Pretrain | TrainLM, then: str) -> None:
@@ -557,7 +562,7 @@ def print_trials(trials: "Trials", task: "AnyTask", run: str, *, as_json: bool) 
         note(f"{trials.num_untried} more were not tried: --time-limit left no time for them")
     print_line()
     print_metrics(task, trials.best.metrics)
-    note(f"the best model is in {run}; next: tidybert predict {run} FILE")
+    note(f"the best model is in {run}; next: tidybert predict {shlex.quote(str(run))} FILE")
 
 
 def trained_figures(result: "TrainingResult", run: Path) -> dict[str, Any]:

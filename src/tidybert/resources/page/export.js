@@ -3,6 +3,11 @@ import { el } from "./dom.js";
 
 const PICTURE_WIDTH = 1200;
 
+/** Text as the reports show it: XML has no control characters, and none turns the reading direction. */
+const visible = (text) => text
+  .replace(/[\0-\x08\x0b-\x1f]/g, (found) => String.fromCharCode(0x2400 + found.charCodeAt(0)))
+  .replace(/[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]|\p{Surrogate}/gu, "\ufffd");
+
 function save(name, type, content) {
   const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
   const link = el("a", { href: address, download: name });
@@ -78,7 +83,7 @@ export async function asPng(view, name, model) {
   style.textContent = await styles();
   copy.prepend(style);
   copy.setAttribute("xmlns", "http://www.w3.org/1999/xhtml");
-  const markup = new XMLSerializer().serializeToString(copy);
+  const markup = visible(new XMLSerializer().serializeToString(copy));
   const source = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}"><foreignObject width="100%" height="100%">${markup}</foreignObject></svg>`;
   const picture = new Image();
   picture.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(source)}`;
