@@ -109,7 +109,8 @@ def test_a_run_on_pairs_is_transformers_too(kind: str, trained: Callable[..., Pa
     ids = predictor.tokenizer.encode("the red cat", "a dog").input_ids
     assert ids == given.input_ids[0].tolist()
     (found,) = predictor.predict(["the red cat"], ["a dog"])
-    scores = (expected.logits[0] / predictor.task.temperature).softmax(0).tolist()
+    task: Any = predictor.task
+    scores = (expected.logits[0] / task.temperature).softmax(0).tolist()
     assert [*found["scores"].values()] == pytest.approx(scores, abs=1e-5)
     probs = Explainer(directory).attention("the red cat", "a dog").probs
     np.testing.assert_allclose(probs, torch.cat(expected.attentions).numpy(), atol=1e-5)
