@@ -254,6 +254,12 @@ def test_the_blocks_of_a_page_run_in_their_order(
                 run_line(command, monkeypatch)
         elif language == "python" and page.name not in PYTHON_RUN_ELSEWHERE:
             exec(compile("\n" * line + block, str(page), "exec"), names)
+    if page.name == "README.md":
+        # From 72 mails in Excel: a list of suspects, a measured model with a report, and answers.
+        made = ("mails-check/check.html", "mails-check/corrections.csv", "mails-report/report.html")
+        assert all(map(Path.is_file, map(Path, (*made, "answers.xlsx"))))
+        report = json.loads(Path("mails-report/report.json").read_text())
+        assert report["num_examples"] == 72
     capsys.readouterr()
 
 
