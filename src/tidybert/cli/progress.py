@@ -133,6 +133,8 @@ def shown_finetuning(
             )
 
         def stage(name: str, done: int, total: int) -> None:
+            if not done:
+                show.text = name
             show(done, total, lambda _, _rate: name)
 
         yield Reporter(note, in_shell, stage=stage, step=step, metrics=metrics, track=track)

@@ -135,7 +135,6 @@ class Pace:
         if self.first is None or done < self.latest[1]:
             # What was done before, or in another part, says nothing about the speed.
             self.first, self.begun, self.last = done, now, now
-            self.text = figures(0.0, 0.0) or self.text
         self.latest = now, done, total, figures
         is_end = self.ends and done == total
         if now != self.begun and (now - self.last >= self.pause or is_end):
