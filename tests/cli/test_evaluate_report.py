@@ -57,6 +57,20 @@ def test_a_training_reports_on_what_it_holds_out(
     assert contents["data"] == f"{train}, a part held out"
     assert contents["model"] == str(tmp_path / "run")
 
+    # Where nothing is held out, a probe answers in folds.
+    folds = ["--head-start", "probe", "--out", str(tmp_path / "folds"), "--force"]
+    assert shell([*command, *folds]) == 0
+    contents = json.loads((report / "report.json").read_text(encoding="utf-8"))
+    assert contents["data"] == f"{train}, 5 folds"
+    assert (contents["num_examples"], contents["is_dev"]) == (60, None)
+    assert "figures of a probe" in contents["notes"][0]
+    recorded = json.loads((tmp_path / "folds/arguments.json").read_text())["record"]
+    assert contents["metrics"]["accuracy"]["value"] == pytest.approx(
+        recorded["cross_validated"]["metrics"]["accuracy"]
+    )
+    assert shell([*command, "--out", str(tmp_path / "random")]) == 0
+    assert "no report: nothing measured this training" in capsys.readouterr().err
+
     other = toy_file("other.csv", 24, seed=1)
     for file, is_dev in ((train, None), (other, False)):
         evaluation = ["evaluate", str(tmp_path / "run"), str(file), "--resamples", "100"]

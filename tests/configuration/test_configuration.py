@@ -399,6 +399,6 @@ def test_thetas_of_modernbert_are_read_or_refused() -> None:
     ):
         with pytest.raises(ConfigError, match=r"rope_parameters is .*only an object with full_att"):
             thetas(rope_parameters=wrong)
-    for wrong in ({"global_rope_theta": None}, {"local_rope_theta": "10000"}):
+    for key, value in (("global_rope_theta", None), ("local_rope_theta", "10000")):
         with pytest.raises(ConfigError, match="rope_theta is"):
-            thetas(**wrong)
+            thetas(**{key: value})

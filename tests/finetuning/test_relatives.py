@@ -11,7 +11,7 @@ import pytest
 import torch
 import transformers
 from tests.conftest import ANIMALS, COLOURS
-from tests.relatives import RELATIVES, ROBERTAS, saved
+from tests.relatives import HEADS, RELATIVES, ROBERTAS, saved
 
 from tidybert import Embedder, Explainer, MaskFiller, Predictor
 from tidybert.checkpoints.converting import convert
@@ -109,7 +109,8 @@ def test_a_run_on_pairs_is_transformers_too(kind: str, trained: Callable[..., Pa
     ids = predictor.tokenizer.encode("the red cat", "a dog").input_ids
     assert ids == given.input_ids[0].tolist()
     (found,) = predictor.predict(["the red cat"], ["a dog"])
-    scores = (expected.logits[0] / predictor.task.temperature).softmax(0).tolist()
+    task: Any = predictor.task
+    scores = (expected.logits[0] / task.temperature).softmax(0).tolist()
     assert [*found["scores"].values()] == pytest.approx(scores, abs=1e-5)
     probs = Explainer(directory).attention("the red cat", "a dog").probs
     np.testing.assert_allclose(probs, torch.cat(expected.attentions).numpy(), atol=1e-5)
@@ -210,14 +211,38 @@ def test_a_student_of_another_family_learns_from_a_teacher_of_its_vocabulary(
     assert trained("distilbert", "classify", "--teacher", str(teacher), "--seed", "3")
 
 
-def test_onnx_has_the_same_outputs(trained: Callable[..., Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", RELATIVES)
+def test_every_head_that_is_written_back_is_what_it_was(kind: str, tmp_path: Path) -> None:
+    for head in HEADS[1:]:
+        theirs = saved(tmp_path / head, kind, head)
+        convert(ModelDirectory(tmp_path / head), tmp_path / "back" / head, "huggingface")
+        again = opened(tmp_path / "back" / head, kind)
+        assert type(again) is type(theirs)
+        ids = torch.tensor([[2, 9, 10, 13, 8, 11, 3]])
+        given = ids[None] if head == "ForMultipleChoice" else ids
+        with torch.no_grad():
+            found, expected = again(given), theirs(given)
+        for name in expected.keys() & {"logits", "start_logits", "end_logits"}:
+            torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "task", "architecture"),
+    [
+        ("distilbert", "classify", "DistilBertForSequenceClassification"),
+        ("modernbert", "tag", "ModernBertForTokenClassification"),
+    ],
+)
+def test_onnx_has_the_same_outputs(
+    kind: str, task: str, architecture: str, trained: Callable[..., Path], tmp_path: Path
+) -> None:
     pytest.importorskip("onnxruntime")
     from tidybert.export.onnx_export import export_onnx
 
-    done = export_onnx(ModelDirectory(trained("distilbert", "classify")), tmp_path / "onnx")
+    done = export_onnx(ModelDirectory(trained(kind, task)), tmp_path / "onnx")
 
     assert max(done.differences.values()) < 1e-5
-    assert done.architecture == "DistilBertForSequenceClassification"
+    assert done.architecture == architecture
 
 
 def test_what_a_relative_cannot_do_says_what_it_needs(

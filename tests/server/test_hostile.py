@@ -178,6 +178,27 @@ def test_trailers_are_limited_and_read_by_nobody(server: tuple[str, int, Engine]
     assert is_well(host, port)
 
 
+def test_an_input_whose_every_token_has_a_place_is_measured_first(
+    server: tuple[str, int, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, port, _engine = server
+    monkeypatch.setattr("tidybert.server.engine.MOST_CHARACTERS", 1000)
+    long = "red " * 251
+    for path, body, field in (
+        ("questions/predict", {"inputs": {"question": "red", "context": long}}, "inputs.0"),
+        ("base/fill-mask", {"inputs": ["a [MASK]", long]}, "inputs.1"),
+        ("base/fill-mask", {"inputs": "a [MASK]", "among": ["red", long]}, "among.1"),
+        ("base/tokenize", {"inputs": ["red", long]}, "inputs.1"),
+    ):
+        found = httpx.post(f"http://{host}:{port}/v1/models/{path}", json=body)
+        error = found.json()["error"]
+        assert (found.status_code, error["field"]) == (422, field), error
+        assert "characters; at most 1,000 are taken" in error["message"]
+    # What is cut is quick, however long it is.
+    body = {"inputs": long, "truncate": True}
+    assert httpx.post(f"http://{host}:{port}{PREDICT}", json=body).status_code == 200
+
+
 def test_tokens_are_counted_before_they_are_shown(
     server: tuple[str, int, Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,6 +80,9 @@ CASES: Final[list[tuple[str, dict[str, Any], dict[str, Any], str]]] = [
     ("uncased", {**BERT, "additional_special_tokens": ["<new>", "cat"]}, {}, "bert"),
     ("uncased", {**BERT, "extra_special_tokens": {"image_token": "<new>"}}, {}, "bert"),
     ("uncased", {**BERT, "bos_token": "<new>"}, {}, "bert"),
+    # A special token that the model lacks, and one after it.
+    ("uncased", {**BERT, "mask_token": "<mask>", "eos_token": "<new>"}, {}, "bert"),
+    ("uncased", {**BERT, "mask_token": "<m>", "extra_special_tokens": {"a": "<new>"}}, {}, "bert"),
 ]
 
 

@@ -36,7 +36,9 @@ from tidybert.training.runs.run_directory import clear_run, owned_run
 from tidybert.training.runs.run_origin import RunOrigin, trained_in
 
 if TYPE_CHECKING:
+    from tidybert.reporting.evaluation import Evaluation
     from tidybert.reporting.writing import ShownReport
+    from tidybert.tasks.answers import Answers
 
 
 # trials.json: the trials that have ended, and the settings that all of them share.
@@ -124,6 +126,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         arguments: all of the training, by name, as in arguments.json.
         run: the RUN on disk; None for a model in memory alone.
         held_out: the examples that it was measured on.
+        folds: where there are none, a probe's answers to those that trained, in folds.
         trials: those of ``seeds`` or ``search``; this is the best one's model.
     """
 
@@ -139,6 +142,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
     arguments: Mapping[str, Any] = field(default_factory=dict)
     run: Path | None = None
     held_out: Sequence[Any] = ()
+    folds: "Answers[Any, Any] | None" = None
     trials: "Trials | None" = None
 
     @classmethod
@@ -221,7 +225,8 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         """A page on how far to trust the model, which a notebook shows; takes up to a minute.
 
         Args:
-            data: labelled data as ``tidybert.evaluate`` takes them; None for those held out.
+            data: labelled data as ``tidybert.evaluate`` takes them; None for those held out, or,
+                where there are none, for a probe's answers in folds.
             resamples: samples to draw for the intervals.
 
         Raises UsageError where nothing was held out, and DataError.
@@ -229,6 +234,8 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         from tidybert.reporting.evaluation import evaluation_of
         from tidybert.reporting.writing import ShownReport
 
+        if data is None and not self.held_out and self.folds is not None:
+            return ShownReport(self._of_folds(self.folds, resamples))
         if data is None and not self.held_out:
             raise UsageError("no examples were held out in training: give labelled data")
         found = measure(self.predictor, self.held_out if data is None else data)
@@ -242,6 +249,27 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
                 num_resamples=resamples,
                 is_dev=data is None or found.is_dev,
             )
+        )
+
+    def _of_folds(self, answers: "Answers[Any, Any]", resamples: int) -> "Evaluation":
+        """How a probe of the encoder, which ends where this training begins, does on new texts."""
+        from tidybert.reporting.evaluation import evaluation_of
+
+        found, begun = self.result.cross_validated or {}, self.arguments.get("model", "the encoder")
+        train = self.made_from.files.get("train", {}).get("file", "the examples")
+        said = (
+            "these are figures of a probe, a linear layer on the states of the encoder before it "
+            "was trained: each fold is answered by one that learned from the others; dev_fraction "
+            "measures the model itself"
+        )
+        return evaluation_of(
+            answers,
+            {**answers.metrics(), **answers.counts()},
+            run=f"a probe of {begun}",
+            file=f"{train}, {found.get('folds')} folds",
+            max_seq_length=self.max_seq_length,
+            num_resamples=resamples,
+            notes=[said],
         )
 
     def _dev_name(self) -> str:

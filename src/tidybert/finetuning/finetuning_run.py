@@ -287,6 +287,7 @@ def train(
         write_arguments(run, {**given, RECORD: record})
     if lessons.encoder is not None and loop.state.step == 0:
         learn_states(loop, lessons.encoder)
+    folds = None
     lessons = replace(lessons, encoder=None)  # whose memory is free from here on
     if not has_head and arguments.head_start != "random" and loop.state.step == 0:
         named = _named_features(job, task, examples.train, tokenizer, reporter)
@@ -294,7 +295,7 @@ def train(
         is_asked = not data.held_out and isinstance(job.task, str)
         few = data.train if is_asked and len(data.train) < FEWEST_TO_HOLD_OUT else ()
         shared = None if origin is None else probe
-        start_with_probe(task, loop, lessons.summed_loss, shared, named, few)
+        folds = start_with_probe(task, loop, lessons.summed_loss, shared, named, few)
     interrupted = None
     try:
         # A head at random is no start to keep.
@@ -320,6 +321,7 @@ def train(
         arguments={**given, RECORD: record},
         run=run,
         held_out=data.held_out,
+        folds=folds,
     )
     if interrupted is not None:
         raise interrupted.keeping(finished)

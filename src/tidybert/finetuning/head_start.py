@@ -36,6 +36,7 @@ from tidybert.inference.loading import read_finished
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import reorder_labels
 from tidybert.system.reporter import Reporter
+from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fine_tuning import FineTuning
@@ -211,20 +212,21 @@ def start_with_probe(
     memory: ProbeMemory | None,
     named: Sequence[Features] = (),
     unmeasured: Sequence[Any] = (),
-) -> None:
+) -> Answers[Any, Any] | None:
     """Set the head to a probe of the encoder, and note how good it is and how long it took.
 
     Contrastive training comes before it where the arguments ask for it.  Both learn from what is
-    ``named`` too.  The trainer's state gets what a probe of the encoder, as it was before, scores
-    on the ``unmeasured`` examples of its features.
+    ``named`` too.  Returns what a probe of the encoder, as it was before, answers to the
+    ``unmeasured`` examples of its features, in folds; the trainer's state gets its scores.
 
     A pooler, which is between the encoder and the head, begins as one that passes [CLS] through.
     Where the probe is not better than chance, head and pooler stay as they are.
     """
+    folds = None
     is_trained_before = trainer.objective.arguments.head_start == "contrastive"
     if is_trained_before:
         if unmeasured:
-            _fitted(task, trainer, summed_loss, named, unmeasured)
+            _, folds = _fitted(task, trainer, summed_loss, named, unmeasured)
         train_by_contrast(task, trainer, named)
         memory, unmeasured = None, ()
     begin = time.perf_counter()
@@ -234,7 +236,8 @@ def start_with_probe(
     if pooler is not None:
         pooler.pass_through()
     if memory.probe is None:
-        memory.probe = _fitted(task, trainer, summed_loss, named, unmeasured)
+        memory.probe, found = _fitted(task, trainer, summed_loss, named, unmeasured)
+        folds = folds or found
     probe = memory.probe
     losses = f"mean loss {probe.loss:.3f} on held-out examples, {probe.chance:.3f} by chance"
     if is_trained_before:
@@ -254,6 +257,7 @@ def start_with_probe(
         if pooler is not None and before is not None:
             pooler.load_state_dict(before)
     trainer.reporter.tell(f"{note}; {time.perf_counter() - begin:.1f} s")
+    return folds
 
 
 def _read_by(
@@ -274,8 +278,8 @@ def _fitted(
     summed_loss: ProbeLoss,
     named: Sequence[Features],
     unmeasured: Sequence[Any],
-) -> LinearProbe:
-    """A probe of the encoder as it is; the trainer's state gets its scores on ``unmeasured``."""
+) -> tuple[LinearProbe, Answers[Any, Any] | None]:
+    """A probe of the encoder as it is, and its answers to ``unmeasured``, in folds."""
     objective, telling = trainer.objective, trainer.reporter.of_stage
     model = objective.model.eval()
     pooler = encoder_of(model).pooler
@@ -289,15 +293,27 @@ def _fitted(
         states = _states(task, objective, features, chosen, reading)
         advance = telling("probe: a linear layer", len(PENALTIES)).advance
         probe = fit_probe(states, some, num_outputs, summed_loss, advance)
+        found, num_folds = None, 0
         if unmeasured:
             held_out = [number < len(objective.features) for number in chosen]
-            trainer.state.cross_validated = _cross_validated(
+            found, num_folds = _cross_validated(
                 task, unmeasured, objective.features, some, held_out,
                 lambda folds: outputs_without(
                     folds, states, some, num_outputs, summed_loss, probe.penalty
                 ),
             )  # fmt: skip
-    return probe
+        if found is not None:
+            metrics, intervals = shown_metrics(found)
+            trainer.state.cross_validated = {
+                "of": "a probe",
+                "folds": num_folds,
+                "num_examples": len(found.examples),
+                "metrics": metrics,
+                "intervals": {
+                    name: asdict(intervals[name]) for name in intervals if name in metrics
+                },
+            }
+    return probe, found
 
 
 FOLDS: Final = 5
@@ -310,8 +326,10 @@ def _cross_validated(
     some: Sequence[Features],
     may_be_held_out: Sequence[bool],
     outputs_without: Callable[[npt.NDArray[np.int64]], Sequence[npt.NDArray[np.float32]]],
-) -> dict[str, Any] | None:
-    """What a probe scores on examples of folds that it was not fitted to; None of less than two.
+) -> tuple[Answers[Any, Any] | None, int]:
+    """What a probe answers to examples of folds that it was not fitted to, and how many there are.
+
+    There are no answers with less than two folds.
 
     Examples of which ``some`` lacks a part count as what all are fitted to.
     """
@@ -323,7 +341,7 @@ def _cross_validated(
         [task.identity(one) for one in held_out], [task.classes_of(one) for one in held_out], FOLDS
     )
     if len(np.unique(fold_of)) < 2:
-        return None
+        return None, 0
     place_of = {number: place for place, number in enumerate(whole)}
     places = np.array(
         [place_of.get(one.example, -1) if may else -1
@@ -333,14 +351,7 @@ def _cross_validated(
     own = [replace(one, example=int(at)) for one, at in zip(some, places, strict=True) if at >= 0]
     rows = [each for each, at in zip(found, places, strict=True) if at >= 0]
     rows = [task.as_outputs(each, one) for each, one in zip(rows, own, strict=True)]
-    metrics, intervals = shown_metrics(task.answers(rows, own, held_out))
-    return {
-        "of": "a probe",
-        "folds": len(np.unique(fold_of)),
-        "num_examples": len(held_out),
-        "metrics": metrics,
-        "intervals": {name: asdict(each) for name, each in intervals.items() if name in metrics},
-    }
+    return task.answers(rows, own, held_out), len(np.unique(fold_of))
 
 
 def _sample(task: AnyTask, features: Sequence[Features]) -> list[int]:

@@ -181,7 +181,7 @@ def _run_trial(
     except DivergedError as error:
         return Trial(name, varied, {}, time.perf_counter() - begin, error=in_shell(error.message))
     result = trained.result
-    return Trial(name, varied, dict(result.metrics), sum(result.stages.values()), trained.collapsed)
+    return Trial(name, varied, dict(result.metrics), result.seconds, trained.collapsed)
 
 
 def _line(trial: Trial, metric: str) -> str:

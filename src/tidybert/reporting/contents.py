@@ -374,7 +374,7 @@ def _metrics(evaluation: Evaluation, baseline: dict[str, float]) -> dict[str, di
 
 
 def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[str]:
-    notes = []
+    notes = list(evaluation.notes)
     count, cut, windowed, windows = (evaluation.metrics[key] for key in _COUNTS)
     if evaluation.is_dev:
         notes.append(

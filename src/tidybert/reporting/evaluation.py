@@ -39,6 +39,7 @@ class Evaluation:
     numbers with all their digits.  correctness: what ``correct`` measures, in words.
     truncation: what happened to examples that lost a part, after "3 of 9 examples".
     metric: the one that picked the model's weights.  meanings: in the order of the report.
+    notes: sentences to read before all others.
     is_dev: whether the file is the dev of the training; None where that is not known.
     label_names, probabilities (N, C): None where an example does not have one class.
     """
@@ -62,6 +63,7 @@ class Evaluation:
     correctness: str = "accuracy"
     searches: Sequence["Search"] = ()
     is_dev: bool | None = None
+    notes: Sequence[str] = ()
 
     @property
     def of_scores(self) -> bool:
@@ -84,6 +86,7 @@ def evaluation_of(
     max_seq_length: int,
     num_resamples: int = NUM_RESAMPLES,
     is_dev: bool | None = None,
+    notes: Sequence[str] = (),
 ) -> Evaluation:
     """Judge every example, and draw the intervals around the metrics."""
     task, probabilities = answers.task, answers.class_probabilities
@@ -107,6 +110,7 @@ def evaluation_of(
         correctness=task.correctness,
         searches=answers.searches(),
         is_dev=is_dev,
+        notes=notes,
     )
 
 

@@ -42,9 +42,12 @@ from tidybert.server.work_queue import (
     slices,
 )
 from tidybert.tasks.answer import TaskAnswer
+from tidybert.tasks.text_task import TextTask
 from tidybert.tokenization.tokenizer import Encoding
 
 _LOGGER: Final = logging.getLogger(__name__)
+MOST_CHARACTERS: Final = 2**18
+"""Most characters of an input whose every token has a place: to tag, answer, choose or fill."""
 MOST_SHOWN: Final = 2**19
 """Most tokens that one request may have shown: each is some 60 bytes of an answer."""
 # Seconds for which a reload waits for requests that hold the old models, before it says that it is
@@ -208,6 +211,16 @@ def refuse_unknown_ids(model: ServedModel, ids: Sequence[object], where: str) ->
             raise Refusal(422, f"{each!r:.40} is not an id; the model knows 0 to {size - 1}", where)
 
 
+def refuse_long(sizes: Sequence[int], where: str = "inputs") -> None:
+    """Raise Refusal for the first input with too many characters for work that no deadline ends."""
+    for number, size in enumerate(sizes):
+        if size > MOST_CHARACTERS:
+            message = (
+                f"{size:,} characters; at most {MOST_CHARACTERS:,} are taken: send it in parts"
+            )
+            raise Refusal(422, message, f"{where}.{number}", "too_long")
+
+
 def refuse_cut(
     parts: Sequence[Sequence[Any]], made: Sequence[Sequence[Features]], longest: int
 ) -> None:
@@ -287,6 +300,8 @@ class AskedModel:
 
         async with admitted(self.engine, self.client, len(texts)):
             sizes = sizes_of(texts, text_pairs)
+            if not isinstance(task, TextTask):
+                refuse_long(sizes)
             parts = slices(await stages.tokenise(sum(sizes), examples), sizes)
             made = await stages.tokenise_slices(parts, sizes, featured)
             if not truncate:
@@ -367,9 +382,12 @@ class AskedModel:
 
         async with admitted(self.engine, self.client, len(texts)):
             with as_refusals("top_k" if among is None else "among"):
-                size = sum(sizes_of(among or ()))
+                sizes = sizes_of(among or ())
+                refuse_long(sizes, "among")
+                size = sum(sizes)
                 ids, num_words = await stages.tokenise(size, filler.words, top_k, among)
             sizes = sizes_of(texts)
+            refuse_long(sizes)
             made = await stages.tokenise_slices(slices(texts, sizes), sizes, encoded)
             encodings = [one for each in made for one in each]
             features = encoding_features(encodings)
@@ -426,6 +444,7 @@ class AskedModel:
 
         with as_refusals("inputs"):
             sizes = sizes_of(texts)
+            refuse_long(sizes)
             # To count them takes a thirtieth of the time.
             num_tokens = await stages.tokenise(sum(sizes), counted)
             if num_tokens > MOST_SHOWN:

@@ -204,9 +204,15 @@ class LibraryEncoder:
         """The same, to which special tokens in a text are text."""
         described = copy.deepcopy(self._described)
         added = described.get("added_tokens") or []
-        described["added_tokens"] = [one for one in added if one["content"] not in self._special]
         model = described["model"]
         vocab, hidden = model["vocab"], {*self._special} - {model.get("unk_token")}
+        known = {piece for piece, *_ in vocab} if isinstance(vocab, list) else vocab
+        # One that the model lacks keeps its place, or those after it would have other ids.
+        described["added_tokens"] = [
+            {**one, "content": f"{_HIDDEN}{one['id']}"} if one["content"] in self._special else one
+            for one in added
+            if one["content"] not in self._special or one["content"] not in known
+        ]
         if isinstance(vocab, list):
             model["vocab"] = [
                 [f"{_HIDDEN}{number}" if piece in hidden else piece, *score]

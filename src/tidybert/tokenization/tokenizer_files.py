@@ -422,11 +422,13 @@ def write_directory(
     _write_json(directory / TOKENIZER_FILE, described_wordpiece(vocabulary, settings, added))
 
 
-def limits_of(model_max_length: int, reads_segments: bool, odd_to_longer: bool) -> dict[str, Any]:
+def limits_of(
+    model_max_length: int, reads_segments: bool, odd_to_longer: bool | None
+) -> dict[str, Any]:
     """What tokenizer_config.json says of the model: its length, how pairs fit, what it reads."""
     # Other programs give every input of the class, and a model without segments refuses theirs.
     names = {} if reads_segments else {"model_input_names": ["input_ids", "attention_mask"]}
-    pairs = {ODD_TO_LONGER: True} if odd_to_longer else {}
+    pairs = {} if odd_to_longer is None else {ODD_TO_LONGER: odd_to_longer}
     return {"model_max_length": model_max_length, **pairs, **names}
 
 

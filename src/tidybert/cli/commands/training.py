@@ -184,8 +184,8 @@ class Finetune(flags.ModelArgument, RunFlags, FinetuningOptions, flags.ThreadsFl
     """``--unlabelled FILE``: Examples without labels, which the RUN of --teacher answers; with
     --num-layers (not for embed) its states are learned first."""
     report: Path | None = option(None, panel="Data", recorded=False)
-    """``--report DIR``: Write a page to look at, on the examples that measure, and its figures into
-    DIR."""
+    """``--report DIR``: Write a page to look at, and its figures, into DIR: on dev, or in folds
+    where nothing is held out."""
     model: str = DEFAULT_MODEL
     read: ReadOptions
     options: Annotated[TaskOptions, task_flags()]
@@ -233,10 +233,10 @@ class Finetune(flags.ModelArgument, RunFlags, FinetuningOptions, flags.ThreadsFl
 
     def _report(self, done: "FinetunedModel[Any]", directory: Path) -> None:
         """Write the report on what was held out, if anything was."""
-        if not done.held_out:
+        if not done.held_out and done.folds is None:
             note(
-                "no report: no example was held out to measure on; give --dev FILE, or "
-                "--dev-fraction 0.2 for a fifth of --train"
+                "no report: nothing measured this training; give --dev FILE, or --dev-fraction 0.2 "
+                "for a fifth of --train"
             )
             return
         note("computing the report's confidence intervals: up to a minute")
