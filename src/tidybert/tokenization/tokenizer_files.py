@@ -586,6 +586,16 @@ def layout_of(files: TokenizerFiles) -> Layout:
 
 
 def _layout_in(described: Mapping[str, Any]) -> Layout:
+    try:
+        return _layout_of_steps(described)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise VocabularyError(
+            f"{TOKENIZER_FILE}: its post_processor lacks an entry or holds one of another kind "
+            f"({type(error).__name__}: {error!s:.80}): expected what the tokenizers library writes"
+        ) from None
+
+
+def _layout_of_steps(described: Mapping[str, Any]) -> Layout:
     steps = [described.get("post_processor") or {}]
     while any(step.get("type") == "Sequence" for step in steps):
         steps = [
