@@ -63,9 +63,8 @@ class ReadOptions(Options):
     label_separator: str | None = option(None, part="labels")
     """``--label-separator``: With --multi-label, the characters between a text's labels, such as
     semicolon. If not set: comma. JSON, Parquet and cells may contain lists."""
-    format: str | None = option(None)
-    """``--format``: ``csv``, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (lines),
-    label-text, swag, codah or conll. If not set: by suffix or content."""
+    format: str | None = option(None, listed="tidybert.files.formats:FORMATS")
+    """``--format``: ``{names}``. If not set: by suffix or content."""
     sheet: str | None = option(None, part="sheets")
     """``--sheet NAME``: Sheet of a spreadsheet. If not set: the first that is not hidden."""
     header: bool | None = option(None, part="headers")
