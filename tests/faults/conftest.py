@@ -18,6 +18,7 @@ import pytest
 # Figures of time, which differ from run to run.
 _TIMES = re.compile(
     rb'"(?:tokens_per_second|seconds|started|date|time|processor|load|checksum)": [^\n]*|'
+    rb'"stages": \{[^}]*\}|'
     rb"\d\d\d\d-\d\d-\d\d[ T]\d\d:\d\d[^<\"\n]*|[\d.,]+ (?:s|seconds|min|minutes)\b"
 )
 Snapshot = dict[str, bytes]

@@ -211,6 +211,20 @@ def test_a_foreign_tokenizer_json_is_refused(
     assert str(path) in str(caught.value)
 
 
+@pytest.mark.parametrize("lost", ["special_tokens", "single"])
+def test_a_post_processor_without_an_entry_is_refused(
+    tokenizer: BertTokenizer, tmp_path: Path, lost: str
+) -> None:
+    tokenizer.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    described = json.loads(path.read_text())
+    del described["post_processor"][lost]
+    path.write_text(json.dumps(described))
+    with pytest.raises(VocabularyError, match="its post_processor lacks an entry or") as caught:
+        BertTokenizer.from_pretrained(tmp_path)
+    assert lost in str(caught.value)
+
+
 def test_a_normalizer_in_a_sequence_is_read(tokenizer: BertTokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path)
     (tmp_path / "tokenizer_config.json").unlink()

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -305,7 +305,10 @@ def build_corpus(
             _check_settings(directory, "a finished corpus", manifest.settings, settings, way)
             return manifest
         state = begin(directory, settings)
-        tokenizer.save(directory, reads_pairs=False)
+        # How pairs are cut is no matter of a corpus, and older versions wrote nothing of it.
+        own = copy(tokenizer)
+        own.odd_to_longer = None
+        own.save(directory)
         total_bytes = sum(size for _, size, _ in settings.files)
         while True:
             of_round = CorpusReport()

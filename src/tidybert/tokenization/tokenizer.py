@@ -31,6 +31,7 @@ from tidybert.tokenization.library_encoder import (
     Layout,
     LibraryBatchEncoder,
     LibraryEncoder,
+    Pieces,
 )
 from tidybert.tokenization.vocabulary import CONTINUATION, SPECIAL_TOKENS, Vocabulary
 from tidybert.tokenization.wordpiece import WordPiece, join_pieces, piece_ends
@@ -42,7 +43,6 @@ from tidybert.tokenization.wordpiece import WordPiece, join_pieces, piece_ends
 
 
 Span = tuple[int, int]
-Offsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,9 @@ class Encoding:
         return len(self.input_ids)
 
 
-def fitting_lengths(lengths: list[int], room: int, *, odd_to_longer: bool = False) -> list[int]:
+def fitting_lengths(
+    lengths: list[int], room: int, *, odd_to_longer: bool | None = False
+) -> list[int]:
     """How many tokens of each of one or two texts fit when they share ``room``.
 
     Cuts the longer of two texts first, until both are equal.  Where both are cut to an odd room,
@@ -108,7 +110,7 @@ class BertTokenizer:
         strip_accents: whether accents are dropped; None: as do_lower_case.
         tokenize_chinese_chars: whether each CJK ideograph is a word.
         added: tokens that are found in a text before it is cut; the vocabulary holds them.
-        odd_to_longer: how pairs are cut; see ``fitting_lengths``.
+        odd_to_longer: how pairs are cut; see ``fitting_lengths``.  None is False, and not saved.
 
     In a text, "[MASK]" and the other special tokens are plain text unless a call says
     ``special_tokens_in_text=True``.  Every method that takes texts raises TextError for a value
@@ -123,7 +125,7 @@ class BertTokenizer:
         strip_accents: bool | None = None,
         tokenize_chinese_chars: bool = True,
         added: Sequence[AddedToken] = (),
-        odd_to_longer: bool = False,
+        odd_to_longer: bool | None = False,
     ) -> None:
         self.odd_to_longer = odd_to_longer
         self.do_lower_case = do_lower_case
@@ -226,21 +228,16 @@ class BertTokenizer:
         )
 
     def save(
-        self,
-        directory: str | Path,
-        *,
-        model_max_length: int = 512,
-        reads_segments: bool = True,
-        reads_pairs: bool = True,
+        self, directory: str | Path, *, model_max_length: int = 512, reads_segments: bool = True
     ) -> None:
         """Write vocab.txt, tokenizer_config.json and tokenizer.json, which transformers opens.
 
         Other programs truncate to ``model_max_length`` on request, and give token types to a model
-        that ``reads_segments`` alone.  A corpus, which no model reads, says nothing of pairs.
+        that ``reads_segments`` alone.
         """
         has_types = self.layout != self.layout.of_one_type()
         limits = tokenizer_files.limits_of(
-            model_max_length, reads_segments and has_types, reads_pairs and self.odd_to_longer
+            model_max_length, reads_segments and has_types, self.odd_to_longer
         )
         tokenizer_files.write_directory(
             Path(directory), self.vocabulary, self._settings(), self.added, limits
@@ -396,10 +393,9 @@ class BertTokenizer:
         """Whether words that BERT's basic tokenizer finds have the same pieces in any text."""
         return self.tokenize_chinese_chars and not self.added
 
-    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[IdArray, Offsets]]:
-        """The ids (n,) of each text without special tokens, and their (start, end), (n, 2)."""
-        found = [self._pieces(text, False, f"text {at}") for at, text in enumerate(texts)]
-        return [_as_arrays(*each) for each in found]
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[Pieces]:
+        """The ids of each text without special tokens, and their (start, end) in it."""
+        return [self._pieces(text, False, f"text {at}") for at, text in enumerate(texts)]
 
     def spelled(self, token: str) -> str:
         """The characters that a token of the vocabulary stands for in a text."""
@@ -474,10 +470,6 @@ class BertTokenizer:
         return f"{type(self).__name__}({self.vocabulary!r}, {settings})"
 
 
-def _as_arrays(ids: list[int], spans: Sequence[Span]) -> tuple[IdArray, Offsets]:
-    return np.array(ids, np.int32), np.array(spans, np.int64).reshape(-1, 2)
-
-
 # How the first token of a word begins, by the tokenizer's model; others mark those that go on.
 _WORD_BEGINS: Final = {"BPE": "Ġ", "Unigram": "▁"}
 
@@ -522,18 +514,11 @@ class LibraryTokenizer(BertTokenizer):
         return str(self._files.described["model"].get("type"))
 
     def save(
-        self,
-        directory: str | Path,
-        *,
-        model_max_length: int = 512,
-        reads_segments: bool = True,
-        reads_pairs: bool = True,
+        self, directory: str | Path, *, model_max_length: int = 512, reads_segments: bool = True
     ) -> None:
         """Write tokenizer.json and tokenizer_config.json as they were read."""
         assert self._files.described is not None
-        limits = tokenizer_files.limits_of(
-            model_max_length, reads_segments, reads_pairs and self.odd_to_longer
-        )
+        limits = tokenizer_files.limits_of(model_max_length, reads_segments, self.odd_to_longer)
         tokenizer_files.write_library_files(
             Path(directory), self._files.described, {**self._files.config, **limits}
         )
@@ -567,16 +552,11 @@ class LibraryTokenizer(BertTokenizer):
         """A text as it is tokenised after another, whose end is a space before it."""
         return f" {text}" if self.kind == "BPE" else text
 
-    @property
-    def cuts_words_alone(self) -> bool:
-        """Whether words that BERT's basic tokenizer finds have the same pieces in any text."""
-        return False
-
-    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[IdArray, Offsets]]:
-        """The ids (n,) of each text without special tokens, and their (start, end), (n, 2)."""
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[Pieces]:
+        """The ids of each text without special tokens, and their (start, end) in it."""
         for at, text in enumerate(texts):
             check_text(text, f"text {at}")
-        return [_as_arrays(*each) for each in self._library.located(texts)]
+        return self._library.located(texts)
 
     def _pieces(
         self, text: str, special_tokens_in_text: bool, name: str = "text"

@@ -422,11 +422,13 @@ def write_directory(
     _write_json(directory / TOKENIZER_FILE, described_wordpiece(vocabulary, settings, added))
 
 
-def limits_of(model_max_length: int, reads_segments: bool, odd_to_longer: bool) -> dict[str, Any]:
+def limits_of(
+    model_max_length: int, reads_segments: bool, odd_to_longer: bool | None
+) -> dict[str, Any]:
     """What tokenizer_config.json says of the model: its length, how pairs fit, what it reads."""
     # Other programs give every input of the class, and a model without segments refuses theirs.
     names = {} if reads_segments else {"model_input_names": ["input_ids", "attention_mask"]}
-    pairs = {ODD_TO_LONGER: True} if odd_to_longer else {}
+    pairs = {} if odd_to_longer is None else {ODD_TO_LONGER: odd_to_longer}
     return {"model_max_length": model_max_length, **pairs, **names}
 
 
@@ -584,6 +586,16 @@ def layout_of(files: TokenizerFiles) -> Layout:
 
 
 def _layout_in(described: Mapping[str, Any]) -> Layout:
+    try:
+        return _layout_of_steps(described)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise VocabularyError(
+            f"{TOKENIZER_FILE}: its post_processor lacks an entry or holds one of another kind "
+            f"({type(error).__name__}: {error!s:.80}): expected what the tokenizers library writes"
+        ) from None
+
+
+def _layout_of_steps(described: Mapping[str, Any]) -> Layout:
     steps = [described.get("post_processor") or {}]
     while any(step.get("type") == "Sequence" for step in steps):
         steps = [

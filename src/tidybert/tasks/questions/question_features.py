@@ -53,11 +53,6 @@ class ContextTokens:
         found = np.stack(np.meshgrid(firsts, lasts, indexing="ij"), axis=2).reshape(-1, 2)
         return found[found[:, 0] <= found[:, 1]].astype(np.int32)
 
-    def in_one_place(self, values: Ints) -> Bools:
-        """(n,) whether another token has the same one of ``starts`` or ``ends``."""
-        _, number, counts = np.unique(values, return_inverse=True, return_counts=True)
-        return np.asarray(counts[number] > 1)
-
 
 @dataclass(frozen=True, slots=True)
 class ContextWindow:

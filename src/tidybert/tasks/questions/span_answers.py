@@ -119,7 +119,11 @@ def span_scores(
 
 def _keep_best(spans: Floats, tokens: ContextTokens) -> None:
     """Of cells with the same characters leave the best its score, and give the others -inf."""
-    begins, ends = (tokens.in_one_place(each) for each in (tokens.starts, tokens.ends))
+    begins, ends = (
+        counts[number] > 1
+        for each in (tokens.starts, tokens.ends)
+        for _, number, counts in [np.unique(each, return_inverse=True, return_counts=True)]
+    )
     if not (begins.any() or ends.any()):
         return
     padded = np.append(ends, np.zeros(spans.shape[1] - 1, dtype=np.bool_))

@@ -108,13 +108,8 @@ def tagged_features(
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _CutWords:
-    """The ids (n,) of an example, the first one of each word, and whether the word has none."""
-
-    ids: npt.NDArray[Any]
-    firsts: npt.NDArray[np.int64]
-    silent: npt.NDArray[np.bool_]
+# The ids (n,) of an example, the first of each word's, and whether the word has none.
+_CutWords = tuple[npt.NDArray[Any], npt.NDArray[np.int64], npt.NDArray[np.bool_]]
 
 
 def _cut_words(
@@ -129,8 +124,9 @@ def _cut_words(
     encoded = iter(tokenizer.encode_batch(words, add_special_tokens=False))
     for one, text in zip(examples, texts, strict=True):
         if text is not None:
-            ids, offsets = next(placed)
-            spans = np.array(one.spans, dtype=np.int64)
+            numbers, found = next(placed)
+            ids, spans = np.array(numbers, dtype=np.int32), np.array(one.spans, dtype=np.int64)
+            offsets = np.array(found, dtype=np.int64).reshape(-1, 2)
             starts, ends = np.append(offsets[:, 0], len(text)), offsets[:, 1]
             reached = np.maximum.accumulate(np.where(ends > starts[:-1], ends, 0))
             firsts = np.searchsorted(reached, spans[:, 0], side="right")
@@ -146,7 +142,7 @@ def _cut_words(
             ids = np.concatenate([np.empty(0, dtype=np.int32), *pieces])
         if running_text:
             firsts = (firsts - silent).clip(0, max(0, len(ids) - 1))
-        yield _CutWords(ids, firsts, silent)
+        yield ids, firsts, silent
 
 
 def _windows(
@@ -156,7 +152,7 @@ def _windows(
     room: int,
     doc_stride: int | None,
 ) -> Iterator[Features]:
-    ids, firsts, silent = found.ids, found.firsts, found.silent
+    ids, firsts, silent = found
     windows, before = windows_of(len(ids), room, doc_stride), tokenizer.layout.num_before(1)
     owners = most_context(windows)[firsts] if len(ids) else np.zeros_like(firsts)
     for window, (first, last) in enumerate(windows):
@@ -364,6 +360,7 @@ class Tagging(Task[TaggedExample]):
     head = "classifier"
     meanings = meanings_of(TagScores)
     foreign_settings: ClassVar = {"running_text": True}
+    running_text = False  # of a pickle that an older version wrote
 
     def __init__(
         self,
