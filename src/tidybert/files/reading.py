@@ -145,23 +145,6 @@ class ReadOptions(Options):
         return words
 
 
-PUBLISHED_LAYOUTS: Final = {
-    "glue/SST-2/*.tsv": ReadOptions(text="sentence", label="label"),
-    "glue/RTE/*.tsv": ReadOptions(text="sentence1", text_pair="sentence2", label="label"),
-    "glue/QNLI/dev.tsv": ReadOptions(text="question", text_pair="sentence", label="label"),
-    "glue/MRPC/*.tsv": ReadOptions(text="#1 String", text_pair="#2 String", label="Quality"),
-    "glue/STS-B/*.csv": ReadOptions(text=5, text_pair=6, label=4, format="tsv"),
-    "glue/QQP/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
-    "glue/MNLI/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
-    "glue/QNLI/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
-    "text/sms_spam/SMSSpamCollection": ReadOptions(text=1, label=0, format="tsv"),
-    "text/banking77/t*.csv": ReadOptions(text="text", label="category"),
-    "text/trec/TREC.*.all": ReadOptions(format="label-text", encoding="latin-1"),
-    "zh/chnsenticorp/*.tsv": ReadOptions(text="text_a", label="label"),
-}
-"""How public data sets are read as they were published: file patterns and their options."""
-
-
 # ReadReport: how a file was read, and which of its rows could not be.
 
 KEPT_PROBLEMS: Final = 1000
