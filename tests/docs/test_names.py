@@ -19,7 +19,7 @@ from tidybert.cli import main as shell
 # Of other programs, which a guide says how to call.
 FOREIGN_FLAGS = {
     "--no-deps", "--index-url", "--editable", "--nproc-per-node", "--model-id", "--runner",
-    "--check", "--strict",
+    "--check", "--strict", "--torch-backend",
 }  # fmt: skip
 _FLAG = re.compile(r"(?<![\w/.=-])--[a-z][\w-]*")
 # A call in code: up to the end of the code, a pipe or a comment.

@@ -68,7 +68,7 @@ def test_learns_and_predicts(fitted: BertClassifier, named: Data) -> None:
     assert probabilities.shape == Y.shape
     assert average_precision_score(Y, probabilities) > 0.95
     np.testing.assert_allclose(fitted.predict_log_proba(X), np.log(probabilities), rtol=1e-6)
-    logits = fitted.decision_function(X)
+    logits = fitted.decision_function(X) / fitted.task_.temperature
     np.testing.assert_allclose(1 / (1 + np.exp(-logits)), probabilities, rtol=1e-9)
 
 

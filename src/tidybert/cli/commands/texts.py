@@ -520,9 +520,8 @@ class Index(
     dtype: Literal["float32", "float16", "int8"] = option("float32")
     """Store the numbers as float32, float16 (half the size) or int8 (a quarter)."""
     id: str | None = None
-    """``--id COLUMN``: Column of the texts' ids. If not set: that of the index that is there; of a
-    new one a column id of FILE whose values are all there and distinct; else, and with --cluster,
-    the place of a text in FILE, from 0."""
+    """``--id COLUMN``: Column of the texts' ids. If not set: as the index has it; new: a complete,
+    distinct column id, else places from 0."""
     replace: bool = False
     """``--replace``: Put a text of FILE in the place of the one with its id, if they differ, and
     add new ones; others stay."""
