@@ -60,7 +60,13 @@ def test_a_training_begins_anew_and_what_is_copied_keeps_the_way(
 ) -> None:
     texts, labels = ["red", "blue", "cat", "dog"] * 5, ["colour", "colour", "animal", "animal"] * 5
     again = tidybert.finetune(
-        texts, labels, model=str(old_run), dev_fraction=0, num_train_epochs=1, device="cpu"
+        texts,
+        labels,
+        model=str(old_run),
+        dev_fraction=0,
+        max_steps=1,
+        max_seq_length=16,
+        device="cpu",
     )
     assert again.tokenizer.special_tokens_in_text
     for run, way in ((tiny_run, True), (old_run, False)):
