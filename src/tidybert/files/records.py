@@ -204,12 +204,12 @@ def json_records(stream: BinaryIO, report: ReadReport) -> Iterator[Record | Prob
         rows = line_records(decoded_lines(stream, codec, report.path, guessed), report)
         for row in islice(rows, 1):
             # A row of many may have a list of objects too, or an object of numbers.
-            others: list[Record | Problem] = []
-            if not isinstance(row, Problem) and _is_table(row[1]):
-                if not (others := list(islice(rows, 1))):
-                    yield from _table(row[1], report)
-                    return
-            yield from (row, *others)
+            is_table = not isinstance(row, Problem) and _is_table(row[1])
+            others = list(islice(rows, 1)) if is_table else []
+            if is_table and not others:
+                yield from _table(row[1], report)  # type: ignore[index]
+            else:
+                yield from (row, *others)
         yield from rows
         return
     # The file is held in memory.
