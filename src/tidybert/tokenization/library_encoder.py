@@ -238,7 +238,9 @@ class LibraryEncoder:
 
     def located(self, texts: Sequence[str]) -> list[Pieces]:
         """The same of many texts, in which special tokens are text; white space is left in."""
-        found = self.plain.encode_batch(texts, add_special_tokens=False)
+        plain = self.plain
+        with _guarded(self._source):
+            found = plain.encode_batch(texts, add_special_tokens=False)
         return [(self._united(each.ids), each.offsets) for each in found]
 
     def ids(self, texts: Sequence[str]) -> list[list[int]]:

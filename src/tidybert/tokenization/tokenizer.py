@@ -462,8 +462,9 @@ class BertTokenizer:
         return {"given": given, "layout": self.layout}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        BertTokenizer.__init__(self, **state["given"])
-        self.layout = state["layout"]
+        # Older versions pickled what was given alone.
+        BertTokenizer.__init__(self, **state.get("given", state))
+        self.layout = state.get("layout", self.layout)
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())
