@@ -377,10 +377,10 @@ def _without_names(rows: list[list[str]], report: ReadReport) -> None:
 
 
 def _are_labels(column: Sequence[str]) -> bool:
-    """Whether the cells are few words that come again and again."""
+    """Whether the cells are few words that come again and again, the first too: no header does."""
     names = {one.strip() for one in column}
     few = len(column) >= _LABELS_FROM and _LABELS_TIMES * len(names) <= len(column)
-    return few and "" not in names and not any(" " in one for one in names)
+    return few and not any(not one or " " in one for one in names) and column[0] in column[1:]
 
 
 def refuse_file_options(options: ReadOptions, name: str) -> None:
