@@ -130,8 +130,11 @@ class Embedder(OfOpened):
         self._scaled_after = given.normalize is True
         self.dense.to(self.device)
         self._has_warned = False
-        #: What it does not know of the texts that it was given.
-        self.unknown = UnknownTokens(self.tokenizer)
+
+    @cached_property
+    def unknown(self) -> UnknownTokens:
+        """What it does not know of the texts that it was given."""
+        return UnknownTokens(self.tokenizer)
 
     def facts(self) -> dict[str, object]:
         return {

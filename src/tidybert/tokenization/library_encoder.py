@@ -239,7 +239,8 @@ class LibraryEncoder:
     def located(self, texts: Sequence[str], marked: bool) -> list[Pieces]:
         """The same of many texts; white space is left in."""
         chosen = self.marked if marked else self.plain
-        found = chosen.encode_batch(texts, add_special_tokens=False)
+        with _guarded(self._source):
+            found = chosen.encode_batch(texts, add_special_tokens=False)
         return [(self._united(each.ids), each.offsets) for each in found]
 
     def ids(self, texts: Sequence[str], marked: bool) -> list[list[int]]:

@@ -473,9 +473,10 @@ class BertTokenizer:
         return {"given": given, "layout": self.layout, _WAY: self.special_tokens_in_text}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        BertTokenizer.__init__(self, **state["given"])
-        # A pickle of an older version read special tokens as text.
-        self.layout, self.special_tokens_in_text = state["layout"], state.get(_WAY, False)
+        # Older versions pickled what was given alone, and read special tokens as text.
+        BertTokenizer.__init__(self, **state.get("given", state))
+        self.layout = state.get("layout", self.layout)
+        self.special_tokens_in_text = state.get(_WAY, False)
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())
