@@ -1,7 +1,8 @@
 """A thing is declared once: in a copy of src it is added by editing as few files as a test says.
 
 ``House`` is the copy.  A test edits it, runs code in it, and says which files it had to touch: what
-the added thing does where it is used is not its subject.
+the added thing does where it is used is not its subject.  What is made up is named so that nobody
+gives the name to something real.
 """
 
 import json
@@ -96,7 +97,7 @@ ADDED = {
     "training": Flag(
         "training/training_arguments.py",
         "logging_steps",
-        "    label_smoothing: float = option(0.0, STEPS, at_least=0, below=1)\n"
+        "    zigzag_share: float = option(0.0, STEPS, at_least=0, below=1)\n"
         '    """Share of each label that all classes get."""',
         """
 from typing import get_type_hints
@@ -107,16 +108,16 @@ from tidybert.finetuning.keywords import FinetuneOptions
 from tidybert.options import STEPS, changes_of
 from tidybert.training.training_arguments import TrainingArguments
 
-given = TrainingArguments(label_smoothing=0.1)
-wrong = "finetune classify x --train x --out x --label-smoothing 1.5"
+given = TrainingArguments(zigzag_share=0.1)
+wrong = "finetune classify x --train x --out x --zigzag-share 1.5"
 found = {
-    "flag": flag("finetune", "label_smoothing"),
-    "keyword": get_type_hints(FinetuneOptions)["label_smoothing"].__name__,
-    "parameter": clone(BertTagger(label_smoothing=0.1)).get_params()["label_smoothing"],
-    "documented": "label_smoothing: Share of each label" in BertClassifier.__doc__,
-    "recorded": FinetuningJob("classify", "x", "y", None, given).recorded()["label_smoothing"],
+    "flag": flag("finetune", "zigzag_share"),
+    "keyword": get_type_hints(FinetuneOptions)["zigzag_share"].__name__,
+    "parameter": clone(BertTagger(zigzag_share=0.1)).get_params()["zigzag_share"],
+    "documented": "zigzag_share: Share of each label" in BertClassifier.__doc__,
+    "recorded": FinetuningJob("classify", "x", "y", None, given).recorded()["zigzag_share"],
     "refused": refused(wrong),
-    "changes the steps": changes_of(TrainingArguments)["label_smoothing"] is STEPS,
+    "changes the steps": changes_of(TrainingArguments)["zigzag_share"] is STEPS,
 }
 """,
         {
@@ -125,78 +126,78 @@ found = {
             "parameter": 0.1,
             "documented": True,
             "recorded": 0.1,
-            "refused": "error: --label-smoothing is 1.5; expected a fraction from 0 to below 1\n",
+            "refused": "error: --zigzag-share is 1.5; expected a fraction from 0 to below 1\n",
             "changes the steps": True,
         },
     ),
     "a task": Flag(
         "tasks/task_options.py",
         "n_best_size",
-        "    fewest_words: int | None = option(None, above=0)\n"
+        "    zigzag_words: int | None = option(None, above=0)\n"
         '    """``answer``: fewest words of an answer."""',
         """
 from tidybert.finetuning.keywords import FinetuneOptions
 from tidybert.tasks.registry import task_flags, unused_flags
 
 found = {
-    "flag": flag("finetune", "fewest_words"),
-    "keyword": "fewest_words" in FinetuneOptions.__annotations__,
-    "unused": [each for each in ("tag", "answer") if "fewest_words" in unused_flags(each)],
-    "refused": refused("finetune answer x --train x --out x --fewest-words 0"),
+    "flag": flag("finetune", "zigzag_words"),
+    "keyword": "zigzag_words" in FinetuneOptions.__annotations__,
+    "unused": [each for each in ("tag", "answer") if "zigzag_words" in unused_flags(each)],
+    "refused": refused("finetune answer x --train x --out x --zigzag-words 0"),
 }
 """,
         {
             "flag": ["answer: fewest words of an answer."],
             "keyword": True,
             "unused": ["tag"],
-            "refused": "error: --fewest-words is 0; expected a number above 0\n",
+            "refused": "error: --zigzag-words is 0; expected a number above 0\n",
         },
     ),
     "pre-training": Flag(
         "pretraining/pretraining_arguments.py",
         "max_grad_norm",
-        '    noise: Literal["none", "some"] = option("none", STEPS)\n'
+        '    zigzag_noise: Literal["none", "some"] = option("none", STEPS)\n'
         '    """Add none or some noise to gradients."""',
         """
 from dataclasses import asdict
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 
 found = {
-    "flags": [flag(each, "noise") for each in ("pretrain", "train-lm")],
-    "recorded": asdict(PretrainingArguments(noise="some"))["noise"],
-    "refused": refused("pretrain x --data x --out x --noise much"),
+    "flags": [flag(each, "zigzag_noise") for each in ("pretrain", "train-lm")],
+    "recorded": asdict(PretrainingArguments(zigzag_noise="some"))["zigzag_noise"],
+    "refused": refused("pretrain x --data x --out x --zigzag-noise much"),
 }
 """,
         {
             "flags": [["Add none or some noise to gradients."]] * 2,
             "recorded": "some",
-            "refused": "error: --noise is much; expected none or some\n",
+            "refused": "error: --zigzag-noise is much; expected none or some\n",
         },
     ),
     "serve": Flag(
         "server/settings.py",
         "max_body",
-        "    idle_seconds: float = option(5.0, above=0)\n"
+        "    zigzag_seconds: float = option(5.0, above=0)\n"
         '    """Close a connection after this many seconds without a request."""',
         """
 from tidybert.server.settings import ServerSettings
 
 found = {
-    "flag": flag("serve", "idle_seconds"),
-    "setting": ServerSettings(idle_seconds=2.0).idle_seconds,
-    "refused": refused("serve x --idle-seconds 0"),
+    "flag": flag("serve", "zigzag_seconds"),
+    "setting": ServerSettings(zigzag_seconds=2.0).zigzag_seconds,
+    "refused": refused("serve x --zigzag-seconds 0"),
 }
 """,
         {
             "flag": ["Close a connection after this many seconds without a request."],
             "setting": 2.0,
-            "refused": "error: --idle-seconds is 0.0; expected a number above 0\n",
+            "refused": "error: --zigzag-seconds is 0.0; expected a number above 0\n",
         },
     ),
     "vectors": Flag(
         "inference/options.py",
         "normalize",
-        '    centre: Literal["no", "yes"] = option("no")\n'
+        '    zigzag: Literal["no", "yes"] = option("no")\n'
         '    """Take the mean of all vectors away, or not: no or yes."""',
         """
 import inspect
@@ -204,15 +205,15 @@ from tidybert import BertVectorizer, Embedder
 from tidybert.errors import UsageError
 
 try:
-    Embedder("tidybert-small", centre="maybe")
+    Embedder("tidybert-small", zigzag="maybe")
 except UsageError as error:
     wrong = str(error)
 found = {
-    "flag": flag("embed", "centre"),
-    "keyword": inspect.signature(Embedder).parameters["centre"].default,
-    "parameter": BertVectorizer(centre="yes").get_params()["centre"],
-    "documented": "centre: Take the mean" in Embedder.__doc__,
-    "refused": [wrong, refused("embed tidybert-small x --centre maybe")],
+    "flag": flag("embed", "zigzag"),
+    "keyword": inspect.signature(Embedder).parameters["zigzag"].default,
+    "parameter": BertVectorizer(zigzag="yes").get_params()["zigzag"],
+    "documented": "zigzag: Take the mean" in Embedder.__doc__,
+    "refused": [wrong, refused("embed tidybert-small x --zigzag maybe")],
 }
 """,
         {
@@ -221,8 +222,8 @@ found = {
             "parameter": "yes",
             "documented": True,
             "refused": [
-                "centre is maybe; expected no or yes",
-                "error: --centre is maybe; expected no or yes\n",
+                "zigzag is maybe; expected no or yes",
+                "error: --zigzag is maybe; expected no or yes\n",
             ],
         },
     ),
@@ -240,7 +241,7 @@ def added(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     # Type checkers read what this command writes.
     house.python(str(TESTS / "stubs.py"), "--write")
     stub = (house.src / "tidybert/finetuning/keywords.pyi").read_text(encoding="utf-8")
-    assert stub.count("    label_smoothing: float") == 2
+    assert stub.count("    zigzag_share: float") == 2
     assert house.touched == {one.file for one in ADDED.values()}
     return found
 
@@ -250,16 +251,35 @@ def test_a_flag_is_one_field(name: str, added: dict[str, Any]) -> None:
     assert added[name] == ADDED[name].expected
 
 
+def test_a_format_is_a_row_of_one_table(house: House) -> None:
+    row = '    "zigzag": FileFormat("a zigzag a line", (".zig",), "lines", plain_lines, ()),'
+    house.add("files/formats.py", before='"swag": FileFormat(', text=row)
+
+    found = house.run(f"""{FLAGS}
+from typing import get_type_hints
+from tidybert.files.formats import FORMATS
+from tidybert.finetuning.keywords import FinetuneOptions
+
+*first, last = FORMATS
+listed = f"{{', '.join(first)}} or {{last}}. If not set: by suffix or content."
+keyword = str(get_type_hints(FinetuneOptions)["format"])
+found = ["zigzag" in FORMATS, flag("check", "format") == [listed], "zigzag" in keyword]
+""")
+
+    assert found == [True, True, True]
+    assert len(house.touched) == 1
+
+
 def test_a_metric_is_declared_and_computed_in_one_file(house: House) -> None:
     house.add(
         "metrics/text_scores.py",
         before="matthews: Annotated[",
-        text='    errors: Annotated[float, Metric("fraction that is wrong")]',
+        text='    zigzag: Annotated[float, Metric("fraction that is wrong")]',
     )
     house.add(
         "metrics/text_scores.py",
         before='result["per_label"] = by_label(',
-        text='    result["errors"] = 1.0 - result["accuracy"]',
+        text='    result["zigzag"] = 1.0 - result["accuracy"]',
     )
 
     found = house.run("""
@@ -269,9 +289,9 @@ from tidybert.metrics.text_scores import classification_metrics
 from tidybert.tasks.answer_types import ClassMetrics
 from tidybert.tasks.classification import Classification
 
-value = classification_metrics([0, 1], [0, 0], ["a", "b"])["errors"]
-typed = get_type_hints(ClassMetrics)["errors"] is float
-found = [value, Classification.meanings["errors"], scale_of("errors"), typed]
+value = classification_metrics([0, 1], [0, 0], ["a", "b"])["zigzag"]
+typed = get_type_hints(ClassMetrics)["zigzag"] is float
+found = [value, Classification.meanings["zigzag"], scale_of("zigzag"), typed]
 """)
 
     assert found == [0.5, "fraction that is wrong", [0.0, 1.0], True]
@@ -279,15 +299,15 @@ found = [value, Classification.meanings["errors"], scale_of("errors"), typed]
 
 
 HEAD = '''
-class BertForRating(BertWithTokenHead):
+class BertForZigzag(BertWithTokenHead):
     """A rating of every token."""
 
-    parts = (HeadPart("the rating head", "rating", {"rating": "rating"}, is_fine_tuned=True),)
-    pipeline_tag = "token-rating"
+    parts = (HeadPart("the zigzag head", "zigzag", {"zigzag": "zigzag"}, is_fine_tuned=True),)
+    pipeline_tag = "token-zigzag"
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)
-        self.rating = Linear(config.hidden_size, 1)
+        self.zigzag = Linear(config.hidden_size, 1)
 
 '''
 
@@ -297,9 +317,9 @@ def test_a_head_is_added_in_three_files(house: House) -> None:
     house.add(
         "modeling/__init__.py",
         before="from tidybert.modeling.heads import CausalLM",
-        text="from tidybert.modeling.heads import BertForRating as BertForRating",
+        text="from tidybert.modeling.heads import BertForZigzag as BertForZigzag",
     )
-    house.add("__init__.py", before='"BertForPreTraining",', text='        "BertForRating",')
+    house.add("__init__.py", before='"BertForPreTraining",', text='        "BertForZigzag",')
 
     found = house.run("""
 import tidybert
@@ -307,20 +327,20 @@ from tidybert.checkpoints.converting import HEADS
 from tidybert.checkpoints.weights import head_names
 from tidybert.modeling.heads import ARCHITECTURES
 
-head = ARCHITECTURES["BertForRating"]
-found = [head is tidybert.BertForRating, HEADS["rating"].words, head_names()["rating.weight"]]
+head = ARCHITECTURES["BertForZigzag"]
+found = [head is tidybert.BertForZigzag, HEADS["zigzag"].words, head_names()["zigzag.weight"]]
 """)
 
-    assert found == [True, "the rating head", ["rating.weight"]]
+    assert found == [True, "the zigzag head", ["zigzag.weight"]]
     assert len(house.touched) == 3
 
 
 KIND = """
-TITLED: Final = ExampleKind(
-    "titled", "texts with titles", (Part("title"), Part("text")), "the title, then the text",
-    '["a title"], ["a text"]', "Titled", "A text with its title.",
+ZIGZAG: Final = ExampleKind(
+    "zigzag", "texts with titles", (Part("title"), Part("text")), "the title, then the text",
+    '["a title"], ["a text"]', "Zigzag", "A text with its title.",
 )
-KINDS["titled"] = TITLED
+KINDS["zigzag"] = ZIGZAG
 """
 
 
@@ -333,8 +353,8 @@ from tidybert.checkpoints.example_kinds import KINDS
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.server.protocols.native import OBJECTS
 
-kind = KINDS["titled"]
-named = '"inputs": "titled"' in ModelMetadata("classify", inputs=kind).to_json()
+kind = KINDS["zigzag"]
+named = '"inputs": "zigzag"' in ModelMetadata("classify", inputs=kind).to_json()
 read = OBJECTS[kind](title="a", text="b")
 found = [named, kind.written, kind.of_json([read]), kind.of_texts(["a", "b"])]
 """)

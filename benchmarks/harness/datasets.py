@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.harness import script
-from tidybert.files.reading import PUBLISHED_LAYOUTS, ReadOptions
+from tidybert.files.reading import ReadOptions
 from tidybert.tasks.registry import task_class
 
 TICKETS: Final = Path(str(files("tidybert"))) / "resources" / "tickets"
@@ -71,6 +71,21 @@ def _subset(name: str, metrics: str) -> Job:
     return Job("classify", train, dev, metrics, layout, num_examples=3200)
 
 
+PUBLISHED_LAYOUTS: Final = {
+    "glue/SST-2/*.tsv": ReadOptions(text="sentence", label="label"),
+    "glue/RTE/*.tsv": ReadOptions(text="sentence1", text_pair="sentence2", label="label"),
+    "glue/QNLI/dev.tsv": ReadOptions(text="question", text_pair="sentence", label="label"),
+    "glue/MRPC/*.tsv": ReadOptions(text="#1 String", text_pair="#2 String", label="Quality"),
+    "glue/STS-B/*.csv": ReadOptions(text=5, text_pair=6, label=4, format="tsv"),
+    "glue/QQP/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
+    "glue/MNLI/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
+    "glue/QNLI/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
+    "text/sms_spam/SMSSpamCollection": ReadOptions(text=1, label=0, format="tsv"),
+    "text/banking77/t*.csv": ReadOptions(text="text", label="category"),
+    "text/trec/TREC.*.all": ReadOptions(format="label-text", encoding="latin-1"),
+    "zh/chnsenticorp/*.tsv": ReadOptions(text="text_a", label="label"),
+}
+"""How public data sets are read as they were published: file patterns and their options."""
 LAYOUTS: Final = {"": ReadOptions(), "codah": ReadOptions(format="codah"), **PUBLISHED_LAYOUTS}
 _SPAM: Final = "text/sms_spam/SMSSpamCollection"
 _BANKING: Final = "text/banking77/"

@@ -65,8 +65,9 @@ def in_python(message: str, *, rows: str = "line") -> str:
 OTHER_NAMES: Final = {
     "batch_size": "train_batch_size", "bs": "train_batch_size", "epochs": "num_train_epochs",
     "eval": "evaluate", "fit": "finetune", "fine_tune": "finetune", "lr": "learning_rate",
-    "max_len": "max_seq_length", "max_length": "max_seq_length", "model_name": "model",
-    "num_epochs": "num_train_epochs", "output": "out", "output_dir": "out", "test": "evaluate",
+    "max_iter": "num_train_epochs", "max_len": "max_seq_length", "max_length": "max_seq_length",
+    "model_name": "model", "num_epochs": "num_train_epochs", "output": "out", "output_dir": "out",
+    "per_device_train_batch_size": "train_batch_size", "random_state": "seed", "test": "evaluate",
     "topk": "top_k", "train": "finetune", "train_file": "train", "validation_file": "dev",
     "vocab_size": "size", "warmup_ratio": "warmup_proportion",
 }  # fmt: skip

@@ -22,6 +22,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, make_dataclass
 from enum import Flag, auto
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, TypeVar
 
@@ -71,6 +72,7 @@ class Declared:
     needs: another option, without which this one has no use.
     searched: whether a search sets it, so that nobody else may.
     of_steps: whether a value asks for steps of fine-tuning, which contrastive training has not.
+    listed: "module:NAME" of the table whose names stand for {names} in the help.
     callback: of the shell's flag, called before other flags are read.
     """
 
@@ -89,6 +91,7 @@ class Declared:
     needs: str | None = None
     searched: bool = False
     of_steps: bool = False
+    listed: str = ""
     callback: Callable[..., Any] | None = None
 
     def is_in_range(self, value: float) -> bool:
@@ -151,24 +154,9 @@ def changes_of(*groups: Any) -> dict[str, Changes]:
     }
 
 
-# What scikit-learn, Keras, transformers and sentence-transformers call them.
-_NAMES_ELSEWHERE: Final = {
-    "lr": "learning_rate",
-    "epochs": "num_train_epochs",
-    "num_epochs": "num_train_epochs",
-    "max_iter": "num_train_epochs",
-    "batch_size": "train_batch_size",
-    "per_device_train_batch_size": "train_batch_size",
-    "max_length": "max_seq_length",
-    "random_state": "seed",
-}
-
-
 def unknown_name(name: str, known: Collection[str]) -> UsageError:
     """The error of a keyword that is not among the known ones, with the one that was meant."""
-    ours = _NAMES_ELSEWHERE.get(name)
-    near = f"; did you mean {ours!r}?" if ours in known else suggestion(name, known)
-    return UsageError(f"{param(name)} is not a parameter{near}")
+    return UsageError(f"{param(name)} is not a parameter{suggestion(name, known)}")
 
 
 class KnownNames:
@@ -412,9 +400,18 @@ def texts(group: type) -> dict[str, str]:
             waiting.append(statement.target.id)
         elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
             text = " ".join(str(statement.value.value).split())
-            found.update(dict.fromkeys(waiting, text))
+            found.update((name, _with_names(group, name, text)) for name in waiting)
             waiting = []
     return found
+
+
+def _with_names(group: type, name: str, text: str) -> str:
+    """A help with the names of the table that its option is from."""
+    each = vars(group).get("__dataclass_fields__", {}).get(name)
+    if each is None or not (listed := declared(each).listed):
+        return text
+    module, _, table = listed.partition(":")
+    return text.replace("{names}", one_of(list(getattr(import_module(module), table))))
 
 
 def plain_help(text: str) -> str:

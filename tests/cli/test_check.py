@@ -64,6 +64,23 @@ def test_what_a_check_writes_corrects_the_labels_of_a_training(
     assert record["record"]["files"]["corrections"]["sha256"]
 
 
+def test_a_check_that_finds_nothing_asks_for_no_corrections(
+    tiny_model: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(out_of_fold, "suspected_label_errors", lambda *_, **__: [])
+    file, out = tmp_path / "a.csv", tmp_path / "out"
+    words = ["the red cat", "an old dog", "green", "blue sky", "dog and cat", "a white bird"]
+    lines = [f"{text},{'animal' if at % 2 else 'colour'}\n" for at, text in enumerate(words)]
+    file.write_text("text,label\n" + "".join(lines))
+
+    assert shell(["check", str(file), "--model", str(tiny_model), *SHORT, "--out", str(out)]) == 0
+
+    notes = capsys.readouterr().err
+    assert "near" not in notes
+    assert f"nothing to correct; next: tidybert finetune classify {tiny_model} --train" in notes
+    assert "corrections" not in notes
+
+
 def test_errors_that_would_stop_a_training_are_exit_status_1(
     tiny_model: Path, tmp_path: Path, capsys
 ) -> None:

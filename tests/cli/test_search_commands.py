@@ -7,9 +7,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.cli.main import run
+from tidybert.search.index import Index
 
 ROWS = [
     ("1", "the red cat", "a cat"),
@@ -47,6 +50,32 @@ def test_a_table_is_indexed_and_searched(
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "  1  1.000  the red cat"
     assert [line.strip() for line in shown[1:]] == ["id: 1", "answer: a cat"]
+
+
+def test_an_index_of_an_older_version_keeps_its_way(
+    faq: Path, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A foreign model read special tokens in texts as text, and reads them as such now."""
+    faq.write_text("question\nred [SEP] cat\n")
+    arguments = ["index", str(tiny_model), str(faq), "--out"]
+    assert run([*arguments, str(tmp_path / "new")]) == 0
+    with monkeypatch.context() as older:
+        older.setattr(ModelDirectory, "special_tokens_in_text", False)
+        assert run([*arguments, str(tmp_path / "old")]) == 0
+
+    faq.write_text("question\nred [SEP] cat\nblue [MASK] dog\n")
+    for name in ("new", "old"):
+        assert run([*arguments, str(tmp_path / name)]) == 0
+    new, old = (Index.open(tmp_path / name) for name in ("new", "old"))
+
+    assert new.settings["fingerprint"] != old.settings["fingerprint"]
+    for index, way in ((new, True), (old, False)):
+        assert index.embedder is not None
+        assert index.embedder.tokenizer.special_tokens_in_text is way
+        for text in ("red [SEP] cat", "blue [MASK] dog"):
+            (hit,) = index.search(text, 1)
+            assert (hit.text, hit.score) == (text, pytest.approx(1, abs=1e-6))
+    assert np.abs(np.asarray(new.vectors) - np.asarray(old.vectors)).max(axis=1).min() > 1e-3
 
 
 def test_each_line_of_standard_input_is_a_query(

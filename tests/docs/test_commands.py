@@ -23,7 +23,6 @@ from benchmarks.__main__ import SCRIPTS
 from benchmarks.__main__ import main as benchmarks
 from tidybert.cli import main as shell
 from tidybert.cli.commands import quickstart
-from tidybert.cli.commands import quickstart as poem
 from tidybert.finetuning import head_start as contrastive
 from tidybert.finetuning import run_job as best_way
 
@@ -132,6 +131,7 @@ def write_samples() -> None:
     for name in ("tickets", "my-texts"):
         table(f"{name}.csv", "ticket {n},{l}", "text,label")
     table("tickets-dev.csv", "dev ticket {n},{l}", "text,label")
+    Path("poem.txt").write_text("I bow my head and think of home once more.\n")
     Path("classes.csv").write_text("label,text\nno,all is well\nyes,it is late\n")
     for name, rows in (("mails", 72), ("more-mails", 9)):
         with xlsxwriter.Workbook(f"{name}.xlsx") as book:
@@ -241,7 +241,6 @@ def test_the_blocks_of_a_page_run_in_their_order(
     from tidybert.modeling import BertForPreTraining
 
     monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.1)
-    monkeypatch.setattr(poem, "MAX_STEPS", 3)
     monkeypatch.setattr(contrastive, "_FEWEST_GROUPS", 2)
     monkeypatch.setattr(best_way, "STEPS", 6)
     monkeypatch.chdir(tmp_path)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.files.reading import PUBLISHED_LAYOUTS, ReadOptions, ReadReport
+from benchmarks.harness.datasets import PUBLISHED_LAYOUTS
+from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.text_examples import label_names
 from tidybert.files.text_files import read_examples
 

@@ -111,8 +111,9 @@ def test_a_column_of_other_answers_says_nothing(write: Write) -> None:
     assert texts(write("a.jsonl", rows)) == [("a", "x"), ("b", "y")]
     assert texts(write("a.jsonl", rows), label="answer") == [("a", "yes"), ("b", "reject")]
     rows[0]["answer"], rows[1]["answer"] = "accept", "maybe"
-    assert "a.jsonl:2: 'answer' is 'maybe' where accept, reject or ignore" in failure(
-        write("a.jsonl", rows)
+    assert (
+        "a.jsonl:2: 'answer' is 'maybe' where accept, reject or ignore is expected; rename"
+        in failure(write("a.jsonl", rows))
     )
     rows = [{"text": "a", "label": "x", "answer": "reject"}]
     assert "1 row skipped: 1 × its annotator rejected it" in failure(write("a.jsonl", rows))
@@ -415,6 +416,18 @@ def test_shapes_of_json(content: Any, name: str, indent: int | None, write: Writ
     assert found == [("a b", "x"), ("c d", "y")]
 
 
+def test_lists_of_objects_beside_a_text_are_no_rows(write: Write) -> None:
+    more: dict[str, Any] = {"items": [{"sku": 1}], "data": [{"a": "b"}]}
+    for others in (more, {"id": {"0": 1}}):
+        rows = [{**others, **one} for one in ROWS]
+        for number in (1, 2):
+            lines = "\n".join(map(json.dumps, rows[:number]))
+            assert texts(write("a.jsonl", lines)) == [("a b", "x"), ("c d", "y")][:number]
+    mails = [{**more, "mail": one["text"], "label": one["label"]} for one in ROWS]
+    path = write("a.jsonl", "\n".join(map(json.dumps, mails)))
+    assert texts(path, text="mail") == [("a b", "x"), ("c d", "y")]
+
+
 def test_objects_over_lines(write: Write) -> None:
     path = write("a.jsonl", "\n".join(json.dumps(one, indent=1) for one in ROWS))
 
@@ -520,6 +533,9 @@ def test_a_label_a_tab_and_a_text(name: str, write: Write) -> None:
     assert "no header; column 0 is the label, for its words come again" in read(path)[1]
     turned = "".join("\t".join(line.split("\t")[::-1]) + "\n" for line in MAILS.splitlines())
     assert texts(write(name, turned))[1] == ("mail 1, of 2 words; or more", "spam")
+    # Names that are not known are no label of a text.
+    told = failure(write(name, "Kategorie\tMail\n" + MAILS))
+    assert "cannot tell which column holds the text. Columns seen: 0 'Kategorie', 1" in told
     headed = texts(write(name, "label\ttext\n" + MAILS))
     assert headed[0] == ("mail 0, of 1 words; or more", "ham")
 
@@ -531,8 +547,13 @@ def test_a_label_and_a_text_on_each_line(write: Write) -> None:
     assert texts(write("a.all", numbers))[:2] == [("What is 0 ?", "0"), ("What is 1 ?", "1")]
     names = "text,label\n" + "".join(f"word {at},x\n" for at in range(3))
     assert texts(write("export", names))[0] == ("word 0", "x")
-    # Sentences often begin alike, too.
-    for content in ("What is it ? I ask what\nHow is it ? And how\n" * 20, "a b\nc d\n", "PK\3\4"):
+    # Sentences often begin alike, too, and a header does once.
+    for content in (
+        "Art der Mail\n" + numbers,
+        "What is it ? I ask what\nHow is it ? And how\n" * 20,
+        "a b\nc d\n",
+        "PK\3\4",
+    ):
         told = failure(write("a.all", content))
         assert "the suffix '.all' does not tell the format, and the first lines do not" in told
     assert read(write("b", MAILS), need_label=False)[0][0].text.startswith("ham\tmail")

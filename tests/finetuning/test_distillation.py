@@ -343,7 +343,7 @@ def test_a_teacher_of_words_alone_is_refused(
 
     # BERT's WordPiece reads both alike.
     toy(**given, teacher=run)
-    monkeypatch.setattr(BertTokenizer, "cuts_words_alone", False)
+    monkeypatch.setattr(BertTokenizer, "cuts_words_alone", lambda tokenizer, text="": False)
     with pytest.raises(UsageError, match="trained on words that were cut alone"):
         toy(**given, teacher=run)
 

@@ -216,7 +216,7 @@ def test_findings_and_a_collapse_are_warnings_at_the_users_line(
         ({"long": "middle"}, UsageError, "long is middle; expected truncate, head-tail or windows"),
         ({"n_best_size": 3}, UsageError, "n_best_size has no meaning for classify"),
         ({"train_batch_size": 0}, UsageError, "train_batch_size is 0"),
-        ({"lr": 1e-4}, UsageError, "lr is not a parameter; did you mean 'learning_rate'"),
+        ({"lr": 1e-4}, UsageError, "lr is not a parameter; it is 'learning_rate' here"),
         ({"multi_label": "yes"}, UsageError, "multi_label is 'yes'; expected true or false"),
         ({"label": ["a", "b"]}, UsageError, r"label is \['a', 'b'\]; expected a name"),
         ({"max_seq_length": "12"}, UsageError, "max_seq_length is '12'; expected a whole number"),

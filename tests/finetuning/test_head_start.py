@@ -330,6 +330,24 @@ def test_cross_validated_figures_are_those_of_layers_fitted_to_the_other_folds(
     assert list(found[1].stages) == ["probe", "contrast"]
 
 
+def test_without_two_folds_there_are_no_figures_and_that_is_said(
+    tiny_model: Path,
+) -> None:
+    rows = [(f"the cat {at}", ("animal", "colour")[at % 2]) for at in range(8)]
+    notes: list[str] = []
+    arguments = TrainingArguments(num_train_epochs=0, head_start="probe")
+    job = FinetuningJob(
+        "classify", tiny_model, rows, arguments=arguments, max_seq_length=16,
+        task_options=task_flags()(),
+    )  # fmt: skip
+
+    found = run_finetuning(job, Reporter(note=notes.append)).result.cross_validated
+
+    assert found is None
+    told = "not cross-validated: the examples are nearly the same, so there are no two folds"
+    assert told in notes
+
+
 def test_a_held_out_part_or_examples_of_a_program_are_no_reason_to_cross_validate(toy: Toy) -> None:
     assert toy(max_steps=1, head_start="probe").result.cross_validated is None
     assert toy(max_steps=1, head_start="probe", dev=None).result.cross_validated is None

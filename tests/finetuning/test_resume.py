@@ -18,11 +18,14 @@ import torch
 from tidybert.errors import TrainingError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_job import run_finetuning
 from tidybert.inference.loading import OpenedModel
 from tidybert.modeling.kernels import linear as linear_module
 from tidybert.modeling.kernels.transfer import steps_late
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
+from tidybert.tasks.registry import task_flags
 from tidybert.training import precision
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.optimization import learning_rate_at
@@ -104,6 +107,33 @@ def test_after_a_signal_the_run_goes_on_to_the_same_bits(
     assert resumed.result.resumed_from == stop
     assert f"resuming after step {stop} of 16" in notes
     assert weights_of(tmp_path / "cut") == weights_of(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("names", [("0.0", "1.0"), ("False", "True")])
+def test_a_run_goes_on_with_the_labels_that_it_began_with(
+    names: tuple[str, str], tiny_model: Path, tmp_path: Path
+) -> None:
+    """Earlier versions took them as they are written in the file."""
+    run, rows = tmp_path / "run", [f"the {'cat' if at % 3 else 'red'} {at}" for at in range(12)]
+    file = tmp_path / "a.csv"
+    lines = [f"{text},{names[at % 3 == 0]}\n" for at, text in enumerate(rows)]
+    file.write_text("text,label\n" + "".join(lines))
+    arguments = TrainingArguments(
+        max_steps=4, train_batch_size=4, save_steps=2, head_start="random"
+    )
+    begun: dict[str, Any] = {"arguments": arguments, "max_seq_length": 16, "out": run}
+    examples = [TextExample(text, None, names[at % 3 == 0], at + 2) for at, text in enumerate(rows)]
+    stop = at_step(2, lambda: signal.raise_signal(signal.SIGTERM))
+    with pytest.raises(TrainingInterrupted):
+        run_finetuning(FinetuningJob(Classification(names), tiny_model, examples, **begun), stop)
+
+    job = FinetuningJob(
+        "classify", tiny_model, file, **begun, resume=True, task_options=task_flags()()
+    )
+    found = run_finetuning(job)
+
+    assert found.result.resumed_from == 2
+    assert found.task.label_names == names
 
 
 def test_a_run_in_bfloat16_goes_on_so_on_a_processor_without_it(

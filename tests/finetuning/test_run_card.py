@@ -67,6 +67,16 @@ def test_no_name_or_label_becomes_markup_or_a_command(
     assert str(tmp_path) not in text
     assert "| train | 12 | t.jsonl |" in text
 
+    # Where nothing is held out, figures of a probe name the model too.
+    rows = [
+        {"text": ("a red cat", "the dog saw")[at % 2], "label": "ab"[at % 2]} for at in range(20)
+    ]
+    (data / "u.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    tidybert.finetune(data / "u.jsonl", model=model, out=tmp_path / "whole", **short)
+    text = (tmp_path / "whole/README.md").read_text(encoding="utf-8")
+    assert "a linear layer on the states of `` base`model ``, in 2 folds" in text
+    assert str(tmp_path) not in text
+
 
 def test_a_readme_of_the_user_stays(toy: Callable[..., FinetunedModel], tmp_path: Path) -> None:
     run = tmp_path / "toy"

@@ -1,9 +1,10 @@
 """What a user can see, as text: python tests/gate/snapshots.py [--write].
 
-``help.txt`` has ``--help`` of every command, ``openapi.json`` the document of the server, and
-``signatures.txt`` the public names with what they take and return.  Without ``--write`` it shows
-what differs from these files, and ends with 1 if anything does.  A change that is meant is written
-together with the commit that makes it, and named in CHANGELOG.md.
+``help.txt`` has ``--help`` of every command, with what is said of a flag in one place,
+``openapi.json`` the document of the server, and ``signatures.txt`` the public names with what they
+take and return.  Without ``--write`` it shows what differs from these files, and ends with 1 if
+anything does.  A change that is meant is written together with the commit that makes it, and named
+in CHANGELOG.md.
 """
 
 import dataclasses
@@ -14,9 +15,11 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -37,12 +40,17 @@ PROTOCOL = {
 
 
 def help_text() -> str:
-    """``--help`` of the program, of each command, and of finetune with each task."""
+    """``--help`` of the program, of each command, and of finetune with each task.
+
+    Each page has its words, and the names in its sections.  Below the pages is what they say of
+    each argument and flag, once; beside a text that is not that of all pages are those that have
+    it.
+    """
     from tidybert.cli.main import program
     from tidybert.tasks.registry import task_class, task_names
 
     command = program()
-    parts = []
+    pages, said = [], defaultdict[str, dict[str, list[str]]](dict)
     # Another test may have registered a task of its own.
     own = [task for task in task_names() if task_class(task).__module__.startswith("tidybert.")]
     tasks = (["finetune", task] for task in own)
@@ -56,9 +64,44 @@ def help_text() -> str:
                 context.meta["task"] = words[1]
             # click keeps the help option of whoever asked first, perhaps without the program's -h.
             vars(shown)["_help_option"] = None
-            text = shown.get_help(context)
-        parts.append(f"$ tidybert {' '.join([*words, '--help'])}\n{text}\n")
-    return "\n".join(parts)
+            told: dict[str, str] = {}
+            formatter = names_only(context.make_formatter(), told)
+            shown.format_help(context, formatter)
+        pages.append(f"$ tidybert {' '.join([*words, '--help'])}\n{formatter.getvalue()}")
+        for name, text in told.items():
+            said[name].setdefault(text, []).append(" ".join(words) or "tidybert")
+    parts = []
+    for name, texts in sorted(said.items()):
+        parts.append(name)
+        for text, where in texts.items():
+            parts.append(indented(text, "    "))
+            if len(texts) > 1:
+                parts.append(indented(", ".join(where), "      in ", " " * 9))
+    return "\n".join([*pages, "What they say:\n", *parts, ""])
+
+
+def names_only(formatter: Any, said: dict[str, str]) -> Any:
+    """A formatter that writes of a list of flags their names alone; ``said`` gets their texts."""
+    write_dl = formatter.write_dl
+
+    def names(rows: Sequence[tuple[str, str]], *given: Any, **named: Any) -> None:
+        if rows[0][0].islower() and not rows[0][0].startswith("-"):
+            # The commands of the program.
+            write_dl(rows, *given, **named)
+            return
+        said.update((name, " ".join(text.split())) for name, text in rows)
+        formatter.write(indented(", ".join(name for name, _ in rows), "  ") + "\n")
+
+    formatter.write_dl = names
+    return formatter
+
+
+def indented(text: str, first: str, rest: str | None = None) -> str:
+    """A text in lines, which breaks no name."""
+    rest = first if rest is None else rest
+    return fill(
+        text, LONGEST_LINE, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+    )
 
 
 def openapi_text() -> str:

@@ -104,6 +104,7 @@ def test_the_real_weights_give_what_sentence_transformers_gives(minilm_directory
 
     # sentence-transformers cuts a text at 256 tokens.
     texts = ["A man is eating food.", "The invoice is wrong", "Wörld", "", "a long text " * 100]
+    texts += ["pay [SEP] now", "[MASK][UNK] [sep]"]
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm_directory)
     model = transformers.AutoModel.from_pretrained(minilm_directory).eval()
     inputs = tokenizer(texts, padding=True, truncation=True, max_length=256, return_tensors="pt")

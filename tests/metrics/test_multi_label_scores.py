@@ -48,14 +48,10 @@ def test_a_literal_example() -> None:
     assert metrics["hamming_loss"] == pytest.approx(2 / 12)
     assert metrics["micro_f1"] == pytest.approx(2 * 3 / (4 + 4))
     assert metrics["macro_f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
-    assert metrics["per_label"]["b"] == {
-        "precision": 1.0,
-        "recall": 0.5,
-        "f1": pytest.approx(2 / 3),
-        "average_precision": pytest.approx((1 + 2 / 3) / 2),
-        "support": 2,
-        "predicted": 1,
-    }
+    of_b = metrics["per_label"]["b"]
+    assert (of_b["precision"], of_b["recall"], of_b["f1"]) == pytest.approx((1.0, 0.5, 2 / 3))
+    assert of_b["average_precision"] == pytest.approx((1 + 2 / 3) / 2)
+    assert (of_b["support"], of_b["predicted"]) == (2, 1)
     assert metrics["per_label"]["c"]["average_precision"] == 0.0
 
 

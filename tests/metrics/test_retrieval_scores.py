@@ -44,7 +44,7 @@ def test_a_query_among_the_texts_is_not_found() -> None:
 def test_scores_by_hand() -> None:
     found = retrieval_scores([np.array([2, 11]), np.array([1])])
 
-    assert {name: each.round(4).tolist() for name, each in found.items()} == {
+    expected = {
         "accuracy_at_1": [0, 1],
         "recall_at_1": [0, 1],
         "recall_at_10": [0.5, 1],
@@ -53,6 +53,7 @@ def test_scores_by_hand() -> None:
         "ndcg_at_10": [round(np.log(2) / np.log(3) / (1 + np.log(2) / np.log(3)), 4), 1],
         "map": [round((1 / 2 + 2 / 11) / 2, 4), 1],
     }
+    assert {name: found[name].round(4).tolist() for name in expected} == expected
     assert mean_scores(found, np.array([3.0, 1.0]))["map"] == pytest.approx(
         (3 * (1 / 2 + 2 / 11) / 2 + 1) / 4
     )

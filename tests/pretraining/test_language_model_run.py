@@ -51,6 +51,7 @@ def test_text_is_learnt_and_said(run: Path) -> None:
     assert json.loads((run / "config.json").read_text())["model_type"] == "causal-lm"
     assert "tidybert generate run" in (run / "README.md").read_text()
     assert "Training text" in (run / "README.md").read_text()
+    assert not generator.tokenizer.special_tokens_in_text
 
 
 def test_nothing_takes_it_for_a_bert(run: Path, tiny_model: Path) -> None:

@@ -16,7 +16,7 @@ def test_every_row_predicts_the_token_after_it(corpus: Path) -> None:
     instances = PretrainingInstances(shards, NextTokenOptions(max_seq_length=24), seed=1)
     start, end = instances.tokenizer.vocabulary.text_bounds
     assert (start, end) == (shards.tokenizer().vocab_size, shards.tokenizer().vocab_size + 1)
-    places, _ = instances.take(Position(), instances.num_instances(0))
+    places, _ = instances.take(Position(), len(instances._groups.segments(0, 0)))
 
     batch = instances.build(places)
 

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.errors import DataError, TrainingError, UsageError
@@ -511,9 +512,11 @@ def test_the_masked_language_model_alone_needs_no_pairs(small: Small, tmp_path: 
         tmp_path / "run", instances=InstanceOptions(objective="mlm", max_seq_length=32), max_steps=3
     )
 
-    assert set(result.metrics) == {"loss", "perplexity", "mlm_loss", "mlm_accuracy"}
+    assert {"loss", "perplexity", "mlm_loss", "mlm_accuracy"} <= set(result.metrics)
+    assert not any(name.startswith("nsp") for name in result.metrics)
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["architectures"] == ["BertForMaskedLM"]
+    assert ModelDirectory(tmp_path / "run").tokenizer.special_tokens_in_text
 
 
 @pytest.mark.parametrize(

@@ -224,6 +224,26 @@ def test_one_reload_at_a_time_and_the_old_models_go(make_engine: Make, make_clie
     assert refused.headers["retry-after"] == "1"
 
 
+def test_words_to_choose_among_are_no_inputs(make_engine: Make, make_client: Any) -> None:
+    engine, path = make_engine("base", max_inputs=1), "/v1/models/base/fill-mask"
+    for words, status, message in (
+        (["red", "cat"], 200, '"cat"'),
+        (["red"] * 1001, 422, "1,001 items of among in one request; at most 1,000 are taken"),
+    ):
+        body = {"inputs": "a [MASK]", "among": words}
+        found = run(make_client(engine), lambda client, body=body: client.post(path, json=body))
+        assert (found.status_code, message in found.text) == (status, True), found.text
+
+
+def test_models_that_are_being_opened_are_not_opened_again(
+    make_engine: Make, make_client: Any
+) -> None:
+    engine = make_engine("colours")
+    engine.models, engine.is_ready = {}, False
+    found = run(make_client(engine), lambda client: client.post("/admin/reload"))
+    assert found.status_code == 409
+
+
 def test_a_worker_asks_its_parent_for_one_reload(
     make_engine: Make, make_client: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

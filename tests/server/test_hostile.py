@@ -98,6 +98,16 @@ def test_the_first_wrong_item_ends_the_check() -> None:
         assert caught.value.error_count() < 16, body
 
 
+def test_the_type_of_a_body_has_no_case(server: tuple[str, int, Engine]) -> None:
+    host, port, _engine = server
+    headers = {"Content-Type": "Application/JSON"}
+    for inputs, status in (("a cat", 200), ([1] * 9000, 422)):
+        content = json.dumps({"inputs": inputs})
+        found = httpx.post(f"http://{host}:{port}{PREDICT}", content=content, headers=headers)
+        assert found.status_code == status, found.text
+    assert "9,000 inputs" in found.text
+
+
 def test_lists_within_texts_are_no_lists(server: tuple[str, int, Engine]) -> None:
     host, port, _engine = server
     for text in ('[{":' * 17_000, '\\"[' * 17_000, "\\\\[" * 17_000, '"' * 9 + "[" * 17_000):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.conftest import TINY_VOCABULARY
 
+from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import Predictor
 from tidybert.server.engine import Engine
 
@@ -85,6 +86,30 @@ def test_the_other_heads(make_engine: Make, make_client: Any) -> None:
     tokens = of("tokenize", inputs="A cat")
     assert tokens["tokens"] == ["[CLS]", "a", "cat", "[SEP]"]
     assert tokens["offset_mapping"][2] == [2, 5]
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_special_token_of_a_client_is_text_unless_the_operator_allows_it(
+    make_engine: Make, make_client: Any, served: dict[str, str], own_copy: Any, marked: bool
+) -> None:
+    foreign = own_copy("base")
+    (foreign / "tidybert.json").unlink()
+    paths = {"base": str(foreign), "colours": served["colours"]}
+    engine = make_engine(paths=paths, special_tokens_in_text=marked)
+    text = "a [SEP] cat"
+
+    def of(path: str, **body: Any) -> Any:
+        return post(make_client(engine), path, {"inputs": text, **body}).json()
+
+    own = Embedder(foreign)
+    own.tokenizer = own.tokenizer.reading(special_tokens_in_text=marked)
+    assert of("base/embed")["vector"] == pytest.approx(own.embed(text).tolist(), abs=1e-5)
+    tokens = of("base/tokenize")["tokens"]
+    assert tokens == own.tokenizer.encode(text).tokens
+    assert (tokens.count("[SEP]"), len(tokens)) == ((2, 5) if marked else (1, 7))
+    # [MASK] is what is filled in; a RUN of an older version reads text either way.
+    assert len(of("base/fill-mask", inputs="[MASK] cat")["masks"]) == 1
+    assert of("colours/predict")["num_tokens"] == 7
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tidybert.catalog import find_model, hub_name
 from tidybert.cli import main as shell
 from tidybert.errors import ModelNotFoundError
 from tidybert.storage.hub_files import HubName
+from tidybert.storage.own_files import GrowingFile
 
 NAME = "owner/tiny-bert"
 
@@ -228,6 +229,27 @@ def test_a_body_ends_one_byte_past_its_size(
     assert f"sends more than the {size:,} bytes of {name} that it states; nothing of it" in shown
     assert not parts()
     assert hub.sent_bytes < 100 << 20
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk here")
+def test_a_disk_that_is_full_at_the_last_byte_ends_the_download(
+    hub: Hub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(GrowingFile):
+        """Holds the last bytes back, and finds no room for them."""
+
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            full = os.open("/dev/full", os.O_WRONLY)
+            os.dup2(full, self._file.fileno())
+            os.close(full)
+
+    monkeypatch.setattr("tidybert.storage.hub_download.GrowingFile", Full)
+
+    assert run("download", NAME) == 1
+
+    assert "No space left on device" in capsys.readouterr().err
+    assert len([path for _, path, _ in hub.requests if path.endswith("config.json")]) == 1
 
 
 def test_a_list_without_end_is_an_error(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,14 +114,14 @@ def test_a_task_of_ones_own_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch
 def test_the_flags_of_all_tasks_load_no_torch() -> None:
     program = (
         "import sys; from tidybert.tasks.registry import task_flags; "
-        "print(len(task_flags().field_names()), 'torch' in sys.modules)"
+        "print('doc_stride' in task_flags().field_names(), 'torch' in sys.modules)"
     )
 
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert found.stdout.split() == ["16", "False"]
+    assert found.stdout.split() == ["True", "False"]
 
 
 @pytest.mark.parametrize("name", ["classify", "regress", "choose", "answer", "tag", "embed"])

@@ -159,3 +159,30 @@ def test_a_default_against_tokenizer_json_is_said(
     # A directory of ours keeps what it says.
     (tmp_path / "tidybert.json").write_text("{}")
     assert not BertTokenizer.from_pretrained(tmp_path).do_lower_case
+
+
+@pytest.mark.parametrize(
+    "config", [ROBERTA, {**ROBERTA, "additional_special_tokens": ["<mask>"]}, FAST]
+)
+def test_a_tokenizer_that_nothing_changes_is_known_as_before(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    """Indexes and corpora hold a hash of this content."""
+    folder = made(tmp_path, "bytes", config, {}, "roberta")
+    content = json.loads((folder / "tokenizer.json").read_text())
+
+    found, _special = BertTokenizer.from_pretrained(folder).identity()
+
+    assert json.dumps(found) == json.dumps(content)
+
+
+def test_odd_entries_beside_a_tokenizer_get_a_sentence(tmp_path: Path) -> None:
+    more = {"additional_special_tokens": ["<new>"]}
+    folder = made(tmp_path, "bytes", {**ROBERTA, **more}, {}, "roberta")
+    (folder / "config.json").write_text('{"model_type": "roberta", "vocab_size": null}')
+    assert "<new>" in BertTokenizer.from_pretrained(folder).vocabulary
+
+    wrong = {**ROBERTA, "additional_special_tokens": [{"content": ["a"]}]}
+    (folder / "tokenizer_config.json").write_text(json.dumps(wrong))
+    with pytest.raises(ConfigError, match=r"has the content \['a'\]"):
+        BertTokenizer.from_pretrained(folder)

@@ -249,3 +249,12 @@ def test_the_scripts_of_a_vocabulary_are_those_of_its_letters() -> None:
     tokens += ["a", "##b", "é", "ﬁ", "д", "中", "ก"]
 
     assert BertTokenizer(tokens).scripts() == {"Latin": 4, "Cyrillic": 1, "CJK": 1, "Thai": 1}
+
+
+def test_a_pickle_of_an_older_version_opens(tokenizer: BertTokenizer) -> None:
+    """It held what the constructor was given, and nothing else."""
+    settings = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
+    found = BertTokenizer.__new__(BertTokenizer)
+    found.__setstate__({"vocab": tokenizer.vocabulary, **settings, "added": ()})
+
+    assert found.encode("wanted", "the good") == tokenizer.encode("wanted", "the good")

@@ -143,8 +143,9 @@ def test_a_panic_of_the_library_over_a_text_is_an_error(
     opened = BertTokenizer.from_pretrained(tmp_path)
 
     assert opened.tokenize("b") == tokenizer.tokenize("b")
-    with pytest.raises(VocabularyError, match="cannot compute it"):
-        opened.tokenize("a" * 40 + "b")
+    for work in (opened.tokenize, lambda text: opened.encode_with_offsets([text])):
+        with pytest.raises(VocabularyError, match="cannot compute it"):
+            work("a" * 40 + "b")
 
 
 def test_a_directory_without_vocabulary_is_refused(tmp_path: Path) -> None:

@@ -144,6 +144,8 @@ class ModelMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         settings: other settings of the task's answers (temperature, thresholds, doc_stride, ...).
         reading: how the training file was read, see ``files.reading``; None where no file was.
         metrics: the scores of the saved weights by name.
+        special_tokens_in_text: whether special tokens that a text spells, such as [SEP], count as
+            such; text to models of versions that did not write it.
         sha256: one hash for config.json, vocab.txt and model.safetensors together; set on saving.
         files: the sha256 of each saved file, by name; set on saving.
         tidybert_version: the version that wrote the file; set on saving.
@@ -161,6 +163,7 @@ class ModelMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     label_values: LabelValues | None = None
     reading: Mapping[str, Any] | None = None
     metrics: dict[str, Any] = {}
+    special_tokens_in_text: bool = False
     sha256: str = ""
     files: dict[str, str] = {}
     tidybert_version: str = ""
@@ -261,8 +264,9 @@ class ModelMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         values["inputs"] = name_of(self.inputs)
         values["label_values"] = msgspec.to_builtins(self.label_values)
         # So older versions can read the file: they refuse a setting that they do not know.
-        if self.label_values is None:
-            del values["label_values"]
+        for name in ("label_values", "special_tokens_in_text"):
+            if not values[name]:
+                del values[name]
         if _SCORE in values["settings"]:
             values["metrics"][_SCORE] = values["settings"].pop(_SCORE)
         return json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import torch
 from torch import Tensor, nn
 
@@ -137,7 +138,12 @@ class ModelDirectory:
         if isinstance(self.config, RobertaConfig):
             # transformers gives it no types, whatever tokenizer.json says.
             tokenizer.layout = tokenizer.layout.of_one_type()
-        return tokenizer
+        return tokenizer.reading(special_tokens_in_text=self.special_tokens_in_text)
+
+    @property
+    def special_tokens_in_text(self) -> bool:
+        """Whether the model reads special tokens in a text as such: a RUN as it was trained."""
+        return self.metadata is None or self.metadata.special_tokens_in_text
 
     @cached_property
     def metadata(self) -> ModelMetadata | None:
@@ -357,6 +363,7 @@ def write_model(
 
     Args:
         model_state: our state dict; its tensors are finite and keep their dtypes.
+        tokenizer: the metadata say how it reads special tokens in a text.
         metadata: its label_names go into config.json too; this function sets its hashes.
         architecture: BERT's name of transformers' class ("BertForSequenceClassification").
         problem_type: transformers' name of the loss, or None.
@@ -389,7 +396,8 @@ def write_model(
     write_tensors(directory, tensors)
     if sentence is not None:
         write_sentence_form(directory, sentence, config.hidden_size)
-    sealed = metadata.write(directory)
+    way = tokenizer.special_tokens_in_text
+    sealed = msgspec.structs.replace(metadata, special_tokens_in_text=way).write(directory)
     for name, text in (beside or {}).items():
         atomic_write_text(directory / name, text)
     return sealed

@@ -139,7 +139,7 @@ class BertVectorizer(
     def _loaded(self) -> Embedder:
         """The encoder that was fitted, loaded again after a pickle."""
         if not hasattr(self, "_embedder"):
-            embedder = Embedder(**self.settings_, device=self.device)
+            embedder = Embedder(**self.settings_, device=self.device).matching(self.fingerprint_)
             if embedder.fingerprint != self.fingerprint_:
                 raise WeightsError(
                     f"{self.settings_['model']} is not the model that this BertVectorizer was "

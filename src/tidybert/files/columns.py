@@ -541,7 +541,11 @@ def _refusal(number: int, row: Any, columns: Columns, report: ReadReport) -> Pro
     if isinstance(said, str) and said in _REFUSED:
         return Problem(number, _REFUSED[said], is_fault=False)
     shown = repr(said[:40]) if isinstance(said, str) else json_type(said)
-    return Problem(number, f"{VERDICT!r} is {shown} where accept, reject or ignore is expected")
+    return Problem(
+        number,
+        f"{VERDICT!r} is {shown} where accept, reject or ignore is expected; rename the column if "
+        "it has no verdicts on rows",
+    )
 
 
 def _values(

@@ -73,7 +73,8 @@ def _objects(stream: Any, report: ReadReport) -> Iterator[Record | Problem]:
         yield row if isinstance(row, Problem) else (row[0], with_names(row[1], classes))
 
 
-_TABLE: Final = (*ROLES, "header", "delimiter", "quoting", "skip_rows")
+_CELLS: Final = ("delimiter", "quoting", "skip_rows")
+_TABLE: Final = (*ROLES, "header", *_CELLS)
 FORMATS: Final[Mapping[str, FileFormat]] = {
     "csv": FileFormat(
         "cells between commas, or what each row shows",
@@ -109,6 +110,18 @@ FORMATS: Final[Mapping[str, FileFormat]] = {
     ),
     "text": FileFormat("a text a line", (".txt",), "lines", plain_lines, ()),
     "label-text": FileFormat("label, space, text; fastText", (), "lines", plain_lines, ()),
+    "swag": FileFormat(
+        "SWAG's columns `sent1`, `sent2`, `ending0`, …, `label`",
+        (), "cells", partial(delimited_rows, file_format="csv"), _CELLS,
+    ),
+    "codah": FileFormat(
+        "CODAH: category, prompt, four endings, number",
+        (), "cells", partial(delimited_rows, file_format="tsv"), _CELLS,
+    ),
+    "conll": FileFormat(
+        "a word a line, blank lines between sentences",
+        (".conll", ".conllu", ".iob", ".iob2", ".bio"), "lines", plain_lines, ("text", "label"),
+    ),
 }  # fmt: skip
 
 _ARCHIVES: Final = (".zip", ".tar", ".tgz", ".7z", ".rar", ".bz2", ".xz", ".zst")
@@ -128,7 +141,7 @@ class FileFormats:
 
     Args:
         names: of rows of FORMATS, or of ``own``.
-        own: formats of such files alone, or read in another way than others.
+        own: formats that such files have in another way than others.
         others: what a suffix says here alone.
         listed: the names in words, where they need some.
         refused: options that such files have no use for.
@@ -364,10 +377,10 @@ def _without_names(rows: list[list[str]], report: ReadReport) -> None:
 
 
 def _are_labels(column: Sequence[str]) -> bool:
-    """Whether the cells are few words that come again and again."""
+    """Whether the cells are few words that come again and again, the first too: no header does."""
     names = {one.strip() for one in column}
     few = len(column) >= _LABELS_FROM and _LABELS_TIMES * len(names) <= len(column)
-    return few and "" not in names and not any(" " in one for one in names)
+    return few and not any(not one or " " in one for one in names) and column[0] in column[1:]
 
 
 def refuse_file_options(options: ReadOptions, name: str) -> None:

@@ -63,9 +63,8 @@ class ReadOptions(Options):
     label_separator: str | None = option(None, part="labels")
     """``--label-separator``: With --multi-label, the characters between a text's labels, such as
     semicolon. If not set: comma. JSON, Parquet and cells may contain lists."""
-    format: str | None = option(None)
-    """``--format``: ``csv``, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (lines),
-    label-text, swag, codah or conll. If not set: by suffix or content."""
+    format: str | None = option(None, listed="tidybert.files.formats:FORMATS")
+    """``--format``: ``{names}``. If not set: by suffix or content."""
     sheet: str | None = option(None, part="sheets")
     """``--sheet NAME``: Sheet of a spreadsheet. If not set: the first that is not hidden."""
     header: bool | None = option(None, part="headers")
@@ -144,23 +143,6 @@ class ReadOptions(Options):
             else:
                 words += [f"--{flag}", "tab" if value == "\t" else str(value)]
         return words
-
-
-PUBLISHED_LAYOUTS: Final = {
-    "glue/SST-2/*.tsv": ReadOptions(text="sentence", label="label"),
-    "glue/RTE/*.tsv": ReadOptions(text="sentence1", text_pair="sentence2", label="label"),
-    "glue/QNLI/dev.tsv": ReadOptions(text="question", text_pair="sentence", label="label"),
-    "glue/MRPC/*.tsv": ReadOptions(text="#1 String", text_pair="#2 String", label="Quality"),
-    "glue/STS-B/*.csv": ReadOptions(text=5, text_pair=6, label=4, format="tsv"),
-    "glue/QQP/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
-    "glue/MNLI/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
-    "glue/QNLI/*.json": ReadOptions(text="text_a", text_pair="text_b", label="label"),
-    "text/sms_spam/SMSSpamCollection": ReadOptions(text=1, label=0, format="tsv"),
-    "text/banking77/t*.csv": ReadOptions(text="text", label="category"),
-    "text/trec/TREC.*.all": ReadOptions(format="label-text", encoding="latin-1"),
-    "zh/chnsenticorp/*.tsv": ReadOptions(text="text_a", label="label"),
-}
-"""How public data sets are read as they were published: file patterns and their options."""
 
 
 # ReadReport: how a file was read, and which of its rows could not be.

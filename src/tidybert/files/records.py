@@ -203,10 +203,13 @@ def json_records(stream: BinaryIO, report: ReadReport) -> Iterator[Record | Prob
         codec, guessed = report.options.codec(), report.guessed_encoding
         rows = line_records(decoded_lines(stream, codec, report.path, guessed), report)
         for row in islice(rows, 1):
-            if isinstance(row, Problem) or not _is_table(row[1]):
-                yield row
+            # A row of many may have a list of objects too, or an object of numbers.
+            is_table = not isinstance(row, Problem) and _is_table(row[1])
+            others = list(islice(rows, 1)) if is_table else []
+            if is_table and not others:
+                yield from _table(row[1], report)  # type: ignore[index]
             else:
-                yield from _table(row[1], report)
+                yield from (row, *others)
         yield from rows
         return
     # The file is held in memory.
@@ -260,7 +263,8 @@ def _is_table(value: dict[str, Any]) -> bool:
     rows: list[Any] = next((value[name] for name in _ROWS if type(value.get(name)) is list), [])
     is_list = bool(rows) and isinstance(rows[0], dict) and "paragraphs" not in rows[0]
     is_split = bool(rows) and isinstance(rows[0], list) and "columns" in value
-    return is_list or is_split or _is_column(next(iter(value.values()), None))
+    are_columns = bool(value) and all(map(_is_column, value.values()))
+    return (is_list or is_split or are_columns) and not isinstance(value.get("text"), str)
 
 
 def _table(table: dict[str, Any], report: ReadReport) -> Iterator[Record | Problem]:

@@ -328,7 +328,7 @@ def _open_teacher(job: FinetuningJob, task: AnyTask, tokenizer: BertTokenizer) -
             "vocabulary"
         )
     ways = [one.settings().get("running_text") for one in (theirs, task)]
-    if ways[0] != ways[1] and not tokenizer.cuts_words_alone:
+    if ways[0] != ways[1] and not tokenizer.cuts_words_alone():
         raise UsageError(
             f"{named} was trained on words that were cut alone, by an older version, and a student "
             "reads the running text: train the teacher again"

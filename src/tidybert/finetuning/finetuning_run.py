@@ -172,6 +172,8 @@ def train(
     task, run, length = examples.task, job.out, job.length
     before = go_on_as_begun(run, job.resume)
     config, tokenizer, origin = model_sources(job.model, job.vocab, allow_pickle=job.allow_pickle)
+    # As other programs read it, whichever way the weights were trained before.
+    tokenizer = tokenizer.reading(special_tokens_in_text=True)
     begun = origin if isinstance(origin, ModelDirectory) else None
     task = task.begun_from(begun, job.arguments.pooling)
     # What is said of the model comes after what is said of the data, which the user knows.

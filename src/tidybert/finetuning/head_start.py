@@ -295,13 +295,18 @@ def _fitted(
         probe = fit_probe(states, some, num_outputs, summed_loss, advance)
         found, num_folds = None, 0
         if unmeasured:
-            held_out = [number < len(objective.features) for number in chosen]
+            count = sum(number < len(objective.features) for number in chosen)
             found, num_folds = _cross_validated(
-                task, unmeasured, objective.features, some, held_out,
-                lambda folds: outputs_without(
-                    folds, states, some, num_outputs, summed_loss, probe.penalty
+                task, unmeasured, objective.features, some[:count], lambda folds: outputs_without(
+                    # The named ones are what all are fitted to.
+                    np.append(folds, np.full(len(some) - count, -1)),
+                    states, some, num_outputs, summed_loss, probe.penalty,
                 ),
             )  # fmt: skip
+        if unmeasured and found is None:
+            trainer.reporter.tell(
+                "not cross-validated: the examples are nearly the same, so there are no two folds"
+            )
         if found is not None:
             metrics, intervals = shown_metrics(found)
             trainer.state.cross_validated = {
@@ -324,34 +329,31 @@ def _cross_validated(
     examples: Sequence[Any],
     features: Sequence[Features],
     some: Sequence[Features],
-    may_be_held_out: Sequence[bool],
     outputs_without: Callable[[npt.NDArray[np.int64]], Sequence[npt.NDArray[np.float32]]],
 ) -> tuple[Answers[Any, Any] | None, int]:
     """What a probe answers to examples of folds that it was not fitted to, and how many there are.
 
-    There are no answers with less than two folds.
-
-    Examples of which ``some`` lacks a part count as what all are fitted to.
+    There are none with less than two folds.  Examples of which ``some`` lacks a part count as what
+    all are fitted to.
     """
     parts = Counter(one.example for one in features)
-    parts.subtract(one.example for one, may in zip(some, may_be_held_out, strict=True) if may)
+    parts.subtract(one.example for one in some)
     whole = [number for number in range(len(examples)) if parts[number] == 0]
     held_out = [examples[number] for number in whole]
-    fold_of = folds_of(
-        [task.identity(one) for one in held_out], [task.classes_of(one) for one in held_out], FOLDS
-    )
-    if len(np.unique(fold_of)) < 2:
+    classes = [task.classes_of(one) for one in held_out]
+    fold_of = np.empty(0, dtype=np.int64)
+    if held_out:
+        fold_of = folds_of([task.identity(one) for one in held_out], classes, FOLDS)
+    if (num_folds := len(np.unique(fold_of))) < 2:
         return None, 0
     place_of = {number: place for place, number in enumerate(whole)}
-    places = np.array(
-        [place_of.get(one.example, -1) if may else -1
-         for one, may in zip(some, may_be_held_out, strict=True)]
-    )  # fmt: skip
-    found = outputs_without(np.where(places < 0, -1, fold_of[places]))
-    own = [replace(one, example=int(at)) for one, at in zip(some, places, strict=True) if at >= 0]
-    rows = [each for each, at in zip(found, places, strict=True) if at >= 0]
-    rows = [task.as_outputs(each, one) for each, one in zip(rows, own, strict=True)]
-    return task.answers(rows, own, held_out), len(np.unique(fold_of))
+    places = [place_of.get(one.example, -1) for one in some]
+    found = outputs_without(np.where(np.array(places) < 0, -1, fold_of[places]))
+    own = [replace(one, example=at) for one, at in zip(some, places, strict=True)]
+    rows = [
+        task.as_outputs(*each) for each in zip(found, own, strict=False) if each[1].example >= 0
+    ]
+    return task.answers(rows, [one for one in own if one.example >= 0], held_out), num_folds
 
 
 def _sample(task: AnyTask, features: Sequence[Features]) -> list[int]:

@@ -6,16 +6,17 @@ checkers and editors.
 
 from typing import Any, Literal
 
+from tidybert.files.formats import FORMATS
 from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuning_job import FinetuningOptions
 from tidybert.inference.options import MeasureOptions, PredictorOptions
 from tidybert.options import keywords, parameters
-from tidybert.tasks.registry import format_names, task_flags
+from tidybert.tasks.registry import task_flags
 from tidybert.tasks.task_options import WindowOptions
 from tidybert.training.runs.run_options import RowsOption
 from tidybert.training.training_arguments import TrainingArguments
 
-_FORMAT: Any = Literal[tuple(format_names())] | None  # type: ignore[valid-type]
+_FORMAT: Any = Literal[tuple(FORMATS)] | None  # type: ignore[valid-type]
 
 FinetuneOptions = keywords(
     __name__,

@@ -12,9 +12,9 @@ class FinetuneOptions(TypedDict, total=False):
     label: str | int | None
     'Column of the class or score. If not set: guessed from common names. multi_label takes several columns of 0 and 1, such as toxic,insult.'
     label_separator: str | None
-    "With multi_label, the characters between a text's labels, such as semicolon. If not set: comma. JSON and Parquet may contain lists."
-    format: Literal['csv', 'tsv', 'sheet', 'jsonl', 'json', 'parquet', 'arrow', 'folder', 'text', 'label-text', 'swag', 'codah', 'conll', 'brat'] | None
-    'csv, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (lines), label-text, swag, codah or conll. If not set: by suffix or content.'
+    "With multi_label, the characters between a text's labels, such as semicolon. If not set: comma. JSON, Parquet and cells may contain lists."
+    format: Literal['csv', 'tsv', 'sheet', 'jsonl', 'json', 'parquet', 'arrow', 'folder', 'brat', 'text', 'label-text', 'swag', 'codah', 'conll'] | None
+    'csv, tsv, sheet, jsonl, json, parquet, arrow, folder, brat, text, label-text, swag, codah or conll. If not set: by suffix or content.'
     sheet: str | None
     'Sheet of a spreadsheet. If not set: the first that is not hidden.'
     header: bool | None
@@ -27,6 +27,8 @@ class FinetuneOptions(TypedDict, total=False):
     'Encoding of the file. If not set: utf-8, or what the file shows: utf-16 by its byte-order mark, cp1252 by its letters.'
     skip_rows: int
     'Pass over the first N lines of csv or tsv, such as a title.'
+    follow_links: bool
+    'Also read what links in a folder of texts name outside of it.'
     loss: Literal['infonce', 'cosent', 'supcon'] | None
     'embed: infonce (pairs, with in-batch negatives), cosent (pairs with scores) or supcon (texts with labels). If not set: by the columns.'
     scale: float | None
@@ -156,9 +158,9 @@ class EvaluateOptions(TypedDict, total=False):
     label: str | int | None
     'Column of the class or score. If not set: guessed from common names. multi_label takes several columns of 0 and 1, such as toxic,insult.'
     label_separator: str | None
-    "With multi_label, the characters between a text's labels, such as semicolon. If not set: comma. JSON and Parquet may contain lists."
-    format: Literal['csv', 'tsv', 'sheet', 'jsonl', 'json', 'parquet', 'arrow', 'folder', 'text', 'label-text', 'swag', 'codah', 'conll', 'brat'] | None
-    'csv, tsv, jsonl, json, parquet, arrow, sheet, folder, brat, text (lines), label-text, swag, codah or conll. If not set: by suffix or content.'
+    "With multi_label, the characters between a text's labels, such as semicolon. If not set: comma. JSON, Parquet and cells may contain lists."
+    format: Literal['csv', 'tsv', 'sheet', 'jsonl', 'json', 'parquet', 'arrow', 'folder', 'brat', 'text', 'label-text', 'swag', 'codah', 'conll'] | None
+    'csv, tsv, sheet, jsonl, json, parquet, arrow, folder, brat, text, label-text, swag, codah or conll. If not set: by suffix or content.'
     sheet: str | None
     'Sheet of a spreadsheet. If not set: the first that is not hidden.'
     header: bool | None
@@ -171,6 +173,8 @@ class EvaluateOptions(TypedDict, total=False):
     'Encoding of the file. If not set: utf-8, or what the file shows: utf-16 by its byte-order mark, cp1252 by its letters.'
     skip_rows: int
     'Pass over the first N lines of csv or tsv, such as a title.'
+    follow_links: bool
+    'Also read what links in a folder of texts name outside of it.'
     skip_bad_rows: bool
     'Skip rows that cannot be read, and report which.'
     device: str

@@ -1,15 +1,16 @@
 """The examples of a job: read from files or memory, or made already."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidybert.checkpoints.metadata import stored_values
+from tidybert.checkpoints.metadata import ModelMetadata, stored_values
 from tidybert.data.checks import DataReport, TrainingData, count_tokens, lines_of
 from tidybert.data.corrections import apply_corrections
 from tidybert.data.features import Features
-from tidybert.errors import param
+from tidybert.errors import TidyBertError, param
 from tidybert.files.reading import Reading, ReadReport
 from tidybert.files.rows import count_of
 from tidybert.finetuning.finetuning_job import FinetuningJob
@@ -17,6 +18,7 @@ from tidybert.inference.predictor import examples_of as inputs_of
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.labelled_examples import read_all
 from tidybert.tasks.task import AnyTask
+from tidybert.training.runs.run_checkpoints import step_directories
 from tidybert.training.runs.run_origin import RunOrigin, file_identity
 
 
@@ -65,7 +67,7 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
 
     found: dict[str, Any] = {}
     report = ReadReport()
-    labelled = read(chosen, job.train, "data", report)
+    labelled = read(chosen, job.train, "data", report, known=_names_of_begun(job))
     # What a finished model could not keep is refused before its training.
     stored_values([*report.label_values], report.label_values)
     if job.corrections is not None:
@@ -111,6 +113,17 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
     elif job.unlabelled is not None:
         unlabelled = inputs_of(task, job.unlabelled, None, like)
     return TrainingExamples(task, train, held_out or None, labelled, origin, unlabelled)
+
+
+def _names_of_begun(job: FinetuningJob) -> Sequence[str]:
+    """The labels of a run that goes on, which an earlier version may have spelt otherwise."""
+    begun = step_directories(job.out) if job.resume and job.out is not None else []
+    for directory in reversed(begun):
+        # Damaged checkpoints are told of where they are read.
+        with suppress(TidyBertError):
+            if (found := ModelMetadata.read(directory)) is not None:
+                return found.label_names or ()
+    return ()
 
 
 def _identity(data: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tidybert.inference.passages import PLACE
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import plain_json
 from tidybert.storage.own_files import GrowingFile
-from tidybert.storage.part_file import Form, Piece, Written, grow_file
+from tidybert.storage.part_file import Form, Piece, Written, grow_file, settings_of_part
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import printable_json
 from tidybert.tasks.answer import LabelledAnswer, TaskAnswer
@@ -372,6 +372,8 @@ def write_vectors(
     """
     layout = kind.layout
     size = chunk_size(embedder, layout)
+    if resume and (weights := settings_of_part(target).get("weights")):
+        embedder = embedder.matching(str(weights))
     settings = {
         "weights": embedder.fingerprint,
         "pooling": "token" if layout.per_token else embedder.pooling,

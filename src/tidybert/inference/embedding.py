@@ -4,12 +4,13 @@ Google's extract_features.py writes the states of each token; sentence-transform
 one vector a text.  T tokens, B sequences, H width, L layers, d values a vector.
 """
 
+import copy
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -129,8 +130,11 @@ class Embedder(OfOpened):
         self._scaled_after = given.normalize is True
         self.dense.to(self.device)
         self._has_warned = False
-        #: What it does not know of the texts that it was given.
-        self.unknown = UnknownTokens(self.tokenizer)
+
+    @cached_property
+    def unknown(self) -> UnknownTokens:
+        """What it does not know of the texts that it was given."""
+        return UnknownTokens(self.tokenizer)
 
     def facts(self) -> dict[str, object]:
         return {
@@ -220,6 +224,16 @@ class Embedder(OfOpened):
         is_rounded = self.precision == "bfloat16" and self.device.type == "cpu"
         encoder = self._opened.in_float32(is_plain=True).encoder if is_rounded else self.encoder
         return model_fingerprint(encoder, self.tokenizer, self.dense)
+
+    def matching(self, fingerprint: str) -> Self:
+        """The same, which reads special tokens in texts as what has the fingerprint, if it can."""
+        if self.fingerprint == fingerprint:
+            return self
+        other = copy.copy(self)
+        del other.fingerprint
+        way = not self.tokenizer.special_tokens_in_text
+        other.tokenizer = self.tokenizer.reading(special_tokens_in_text=way)
+        return other if other.fingerprint == fingerprint else self
 
     def _run(
         self,

@@ -89,6 +89,7 @@ class OpenedModel:
 
     All networks are in evaluation mode and share the parts that they have in common.  The arguments
     are those of ``Predictor``; the precision None leaves networks as they are read, to be trained.
+    ``plain_texts``: special tokens in a text are text, whatever the model was trained with.
     """
 
     def __init__(
@@ -98,8 +99,10 @@ class OpenedModel:
         device: str = "auto",
         precision: str | None = "auto",
         allow_pickle: bool = False,
+        plain_texts: bool = False,
     ) -> None:
         self.name = str(model)
+        self._plain_texts = plain_texts
         self.directory = ModelDirectory.open(model, allow_pickle=allow_pickle)
         self.config: BertConfig = self.directory.config
         #: Whether it is a language model, which reads from left to right.
@@ -123,8 +126,9 @@ class OpenedModel:
 
         It shares the weights that are in memory so; a CPU has the embeddings in every precision.
         """
-        precision, allow_pickle = None if is_plain else "float32", self.directory.allow_pickle
-        other = OpenedModel(self.name, device="cpu", precision=precision, allow_pickle=allow_pickle)
+        precision = None if is_plain else "float32"
+        given = {"allow_pickle": self.directory.allow_pickle, "plain_texts": self._plain_texts}
+        other = OpenedModel(self.name, device="cpu", precision=precision, **given)
         if self._layers == other._layers:
             other._parts = self._parts
         elif self.device == other.device and _EMBEDDINGS in self._parts:
@@ -136,9 +140,10 @@ class OpenedModel:
         """What decides which layers it has: device and precision, and whether they are plain."""
         return self.device.type, self.precision, self._is_plain or self.is_causal
 
-    @property
+    @cached_property
     def tokenizer(self) -> BertTokenizer:
-        return self.directory.tokenizer
+        found = self.directory.tokenizer
+        return found.reading(special_tokens_in_text=False) if self._plain_texts else found
 
     @cached_property
     def form(self) -> SentenceForm:
@@ -396,7 +401,9 @@ def model_fingerprint(
     model: nn.Module, tokenizer: BertTokenizer, dense: Iterable[nn.Module] = ()
 ) -> str:
     """A hash of a model's weights and its tokenizer, and of the Dense modules after it."""
-    digest = hashlib.sha256(json.dumps(tokenizer.identity()).encode())
+    # Fingerprints of older versions are of texts without special tokens.
+    way = ["special_tokens_in_text"] if tokenizer.special_tokens_in_text else []
+    digest = hashlib.sha256(json.dumps([*tokenizer.identity(), *way]).encode())
     assert isinstance(model.config, BertConfig)
     config = model.config.to_dict()
     # They do not change what is computed, and older fingerprints do not include them.

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar, Unpack, cast, overload
 
@@ -181,9 +182,12 @@ class Predictor(ShowsFacts, Generic[Answer]):
         self.tokenizer, self.metadata = finished.tokenizer, finished.metadata
         self.precision, self.label_values = finished.precision, finished.label_values
         self.device = next(self.model.parameters()).device
-        #: What it does not know of the texts that it was given.
-        self.unknown = UnknownTokens(finished.tokenizer)
         self.max_seq_length = self.metadata.max_seq_length
+
+    @cached_property
+    def unknown(self) -> UnknownTokens:
+        """What it does not know of the texts that it was given."""
+        return UnknownTokens(self.tokenizer)
 
     @property
     def fingerprint(self) -> str:

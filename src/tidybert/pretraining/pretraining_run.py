@@ -392,7 +392,8 @@ def _parts(
     """What makes weights of the run a MODEL."""
     return {
         "config": config,
-        "tokenizer": plan.tokenizer(),
+        # The corpus has them as text, but who uses a BERT may write them.
+        "tokenizer": plan.tokenizer().reading(special_tokens_in_text=not plan.is_causal),
         "metadata": ModelMetadata(
             task=plan.task,
             max_seq_length=plan.longest,

@@ -137,7 +137,7 @@ class Index(ShowsFacts):
             normalize=True,
             max_seq_length=self.settings["max_seq_length"],
             prompt_name=opened.form.query_prompt_name,
-        )
+        ).matching(self.settings["fingerprint"])
         self.check_encoder(embedder.fingerprint, embedder.dimension)
         return embedder
 

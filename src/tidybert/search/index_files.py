@@ -518,10 +518,23 @@ class IndexJob(EmbedJob):
     """
 
     stored: str = "float32"
+    joins: str = ""
+    """The fingerprint of the index to which the texts are added."""
     id: str | None = None
     replacing: bool = False
     name: ClassVar = "index"
     suffix: ClassVar = ".npy"
+
+    def joining(self, target: Path) -> "IndexJob":
+        """The same job, which embeds as the index in a directory was made, if there is one."""
+        state = _begun_in(target)
+        return (
+            self if state is None else dataclasses.replace(self, joins=state.settings.fingerprint)
+        )
+
+    def load(self) -> Embedder:
+        opened = super().load()
+        return opened.matching(self.joins) if self.joins else opened
 
     @contextmanager
     def alone(self, target: Path, resume: bool) -> Iterator[Any]:

@@ -6,7 +6,7 @@ in the event loop, where every other client waits.
 
 import json
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Annotated, Any, Final, TypeVar, get_type_hints
+from typing import Annotated, Any, Final, NoReturn, TypeVar, get_type_hints
 
 import numpy as np
 import orjson
@@ -39,6 +39,10 @@ _MOST_FIELDS: Final = 32
 _MOST_IDS: Final = 32_768
 # Lists and objects, and fields, that a body may have for each input that the server takes.
 _PER_INPUT: Final = 16
+# Fields whose items are inputs.  Other lists (words to choose among, filters) may have this many
+# items, and a body lists and fields for as many inputs, though the server takes fewer inputs.
+_INPUTS: Final = ("inputs", "input", "texts", "ids")
+_LEAST: Final = 1000
 _QUOTE: Final = ord('"')
 
 
@@ -55,9 +59,9 @@ class CountedRoute(APIRoute):
         async def counted(request: Request) -> Response:
             given = _CountedRequest(request.scope, request.receive)
             body = await given.body()
-            if body and "json" in request.headers.get("content-type", ""):
+            if body and "json" in request.headers.get("content-type", "").lower():
                 most = engine_of(request).settings.max_inputs
-                _count_bytes(body, _PER_INPUT * max(most, 1000))
+                _count_bytes(body, _PER_INPUT * max(most, _LEAST))
                 given.parse(body)
                 self._count(given.parsed, most, flat)
             return await answer(given)
@@ -71,14 +75,10 @@ class CountedRoute(APIRoute):
         _count_fields(body, None)
         for name, value in body.items():
             is_one = not isinstance(value, list) or (name in flat and _begins_ids(value))
-            if not is_one and len(value) > most:
+            allowed = most if name in _INPUTS else max(most, _LEAST)
+            if not is_one and len(value) > allowed:
                 what = "inputs" if name == "inputs" else f"items of {name}"
-                raise Refusal(
-                    self.too_many,
-                    f"{len(value):,} {what} in one request; at most {most:,} are taken: send "
-                    "several requests",
-                    name,
-                )
+                _refuse_many(self.too_many, len(value), what, allowed, name)
             for number, one in enumerate([value] if is_one else value):
                 where = name if is_one else f"{name}.{number}"
                 _count_fields(one, where)
@@ -159,8 +159,11 @@ def _count_bytes(body: bytes, most: int) -> None:
     for each, what in zip(signs, ("lists and objects", "fields"), strict=True):
         count = sum(map(outside.count, each))
         if count > most:
-            raise Refusal(
-                400,
-                f"{count:,} {what} in one request; at most {most:,} are taken: send several"
-                " requests",
-            )
+            _refuse_many(400, count, what, most)
+
+
+def _refuse_many(
+    status: int, count: int, what: str, most: int, field: str | None = None
+) -> NoReturn:
+    message = f"{count:,} {what} in one request; at most {most:,} are taken: send several requests"
+    raise Refusal(status, message, field)

@@ -107,7 +107,7 @@ class Engine:
         ``own`` is 1 if a request asks for it, which does not wait for itself.
         The future gets False if that failed and the old models stay.  None: the parent does it.
         """
-        if self._shared[0] or self._reload is not None:
+        if self._shared[0] or self._reload is not None or not self.models:
             message = "the models are being opened already; send it again once that is done"
             raise Refusal(409, message, retry_after=1)
         if self.parent is not None:

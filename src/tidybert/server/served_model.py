@@ -201,6 +201,7 @@ def open_models(settings: ServerSettings) -> dict[str, ServedModel]:
             device=settings.device,
             precision=settings.precision,
             allow_pickle=settings.allow_pickle,
+            plain_texts=not settings.special_tokens_in_text,
         )
         found[name] = ServedModel(name, opened)
     if settings.index is not None:

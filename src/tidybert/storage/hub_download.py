@@ -291,6 +291,8 @@ def _receive(name: HubName, commit: str, file: _File, part: Path, progress: Prog
                         )
                     opened.write(data)
                     progress(file.rfilename, done, total)
+                # A full disk may show only here, and to close says nothing.
+                opened.sync()
             if done < total:
                 raise _InterruptedError(_unreachable(name, "its answer ended early"))
         except _InterruptedError:

@@ -110,6 +110,13 @@ def has_part(target: Path) -> bool:
         return _resumable(lock, target) is not None
 
 
+def settings_of_part(target: Path) -> Mapping[str, Any]:
+    """The settings of what a stopped run has left; empty where there is nothing to resume."""
+    with output_lock(target) as lock:
+        part = _resumable(lock, target)
+        return {} if part is None else _journal(part).read().settings
+
+
 def _resumable(lock: OutputLock, target: Path) -> Path | None:
     part = lock.part_of(target)
     return part if part is not None and journal_of(part).is_file() else None

@@ -1,6 +1,6 @@
 """All examples of a file, or of rows in memory, at once: for the shell and for Python alike."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -31,6 +31,7 @@ def read_all(
     *,
     name: str = "data",
     need_label: bool = True,
+    known: Sequence[str] = (),
     skip_bad_rows: bool = False,
     report: ReadReport | None = None,
     like: Reading | None = None,
@@ -42,7 +43,8 @@ def read_all(
     Args:
         data: a path, "-", rows in memory as ``in_memory`` takes them, or examples of the task.
         name: of the parameter that holds ``data``, for messages.
-        options, need_label, skip_bad_rows, report, like: see ``ExampleReader``.
+        options, need_label, known, skip_bad_rows, report, like: see ``ExampleReader``; a task that
+            has learned labels knows those.
         warns: make a Python warning of rows that are skipped.
 
     Raises DataError and UsageError.
@@ -54,7 +56,7 @@ def read_all(
         data if isinstance(data, str | Path) else rows_in_memory(task, data, name),
         options,
         need_label=need_label,
-        known=() if isinstance(task, type) else task.names,
+        known=known if isinstance(task, type) else task.names,
         skip_bad_rows=skip_bad_rows,
         report=report,
         like=like,

@@ -59,12 +59,6 @@ def register(task: "type[AnyTask]") -> None:
     _TASKS[task.name] = _Entry(task, task.options_class)
 
 
-def format_names() -> list[str]:
-    """The file formats of all tasks."""
-    names = (name for task in task_names() for name in _task(task).read.formats.names)
-    return list(dict.fromkeys(names))
-
-
 def task_names() -> list[str]:
     """The names that TASK can have; an option of one of these chooses any other task."""
     variants = {name for each in _TASKS.values() for name in each.options.chooses.values()}

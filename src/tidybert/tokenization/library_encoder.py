@@ -157,8 +157,8 @@ def _of_charsmap(packed: object) -> list[str]:
 class LibraryEncoder:
     """The tokenizers library's tokenizer of a description, the content of a tokenizer.json.
 
-    special: the tokens that stand around texts.  Raises VocabularyError, which begins with
-    ``source``, for a description that the library refuses.
+    special: the tokens that stand around texts, and count as such within a ``marked`` one.  Raises
+    VocabularyError, which begins with ``source``, for a description that the library refuses.
     """
 
     def __init__(self, described: dict[str, Any], special: Sequence[str], source: object) -> None:
@@ -229,23 +229,25 @@ class LibraryEncoder:
         """The ids of all tokens, added ones too."""
         return dict(self.marked.get_vocab(with_added_tokens=True))
 
-    def pieces(self, text: str, *, special_tokens_in_text: bool = False) -> Pieces:
+    def pieces(self, text: str, marked: bool) -> Pieces:
         """The ids of a text, and their (start, end) in it, white space around them left out."""
-        chosen = self.marked if special_tokens_in_text else self.plain
+        chosen = self.marked if marked else self.plain
         with _guarded(self._source):
             found = chosen.encode(text, add_special_tokens=False)
         return self._united(found.ids), [_trimmed(text, *span) for span in found.offsets]
 
-    def located(self, texts: Sequence[str]) -> list[Pieces]:
-        """The same of many texts, in which special tokens are text; white space is left in."""
-        found = self.plain.encode_batch(texts, add_special_tokens=False)
+    def located(self, texts: Sequence[str], marked: bool) -> list[Pieces]:
+        """The same of many texts; white space is left in."""
+        chosen = self.marked if marked else self.plain
+        with _guarded(self._source):
+            found = chosen.encode_batch(texts, add_special_tokens=False)
         return [(self._united(each.ids), each.offsets) for each in found]
 
-    def ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """The ids of each text, in which special tokens are text."""
-        plain = self.plain
+    def ids(self, texts: Sequence[str], marked: bool) -> list[list[int]]:
+        """The ids of each text."""
+        chosen = self.marked if marked else self.plain
         with _guarded(self._source):
-            found = plain.encode_batch_fast(texts, add_special_tokens=False)
+            found = chosen.encode_batch_fast(texts, add_special_tokens=False)
         return [self._united(each.ids) for each in found]
 
     def decoded(self, ids: list[int], *, skip_special_tokens: bool) -> str:
@@ -313,7 +315,7 @@ class LibraryBatchEncoder:
         self._num_tokens = num_tokens
 
     def encode(
-        self, texts: Iterable[str], add_special_tokens: bool, first: int = 0
+        self, texts: Iterable[str], add_special_tokens: bool, first: int = 0, marked: bool = False
     ) -> tuple[IdArray, Lengths]:
         """(ids (T,), lengths (B,)) of B texts, laid end to end; errors as BatchEncoder's."""
         texts = list(texts)
@@ -323,11 +325,12 @@ class LibraryBatchEncoder:
         found: list[Any] = [None] * len(texts)
         if self._own is not None and not theirs.all():
             places = np.flatnonzero(~theirs)
-            ids, lengths = self._own.encode([texts[place] for place in places], False, first)
+            own = [texts[place] for place in places]
+            ids, lengths = self._own.encode(own, False, first, marked)
             for place, part in zip(places, np.split(ids, np.cumsum(lengths)[:-1]), strict=True):
                 found[place] = part
         places = np.flatnonzero(theirs)
-        chosen = self._library.ids([texts[place] for place in places])
+        chosen = self._library.ids([texts[place] for place in places], marked)
         for place, numbers in zip(places, chosen, strict=True):
             found[place] = numbers
         if add_special_tokens:

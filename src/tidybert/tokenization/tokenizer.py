@@ -2,8 +2,8 @@
 
 ``encode`` takes one input and returns tokens, offsets and truncation: ``basic`` splits the text
 into words, ``wordpiece`` cuts words into pieces.  ``encode_batch`` and ``encode_flat`` return the
-same ids alone, many times faster, through ``fast``.  On text without special tokens in it, all
-three agree with Hugging Face's BertTokenizer.
+same ids alone, many times faster, through ``fast``.  All three agree with Hugging Face's
+BertTokenizer where special tokens in a text count as such.
 """
 
 import logging
@@ -98,6 +98,7 @@ def fitting_lengths(
 
 
 _LOGGER: Final = logging.getLogger(__name__)
+_WAY: Final = "special_tokens_in_text"
 _SCRIPTS: Final = {"Cjk": "CJK"}
 
 
@@ -112,10 +113,14 @@ class BertTokenizer:
         added: tokens that are found in a text before it is cut; the vocabulary holds them.
         odd_to_longer: how pairs are cut; see ``fitting_lengths``.  None is False, and not saved.
 
-    In a text, "[MASK]" and the other special tokens are plain text unless a call says
-    ``special_tokens_in_text=True``.  Every method that takes texts raises TextError for a value
-    other than a string and for a lone surrogate, naming the text and the position.
+    In a text, "[MASK]" and the other special tokens are plain text unless a call, or ``reading``,
+    says ``special_tokens_in_text=True``.  To an opened MODEL they are such, to a RUN as in its
+    training.  Every method that takes texts raises TextError for a value other than a string and
+    for a lone surrogate, naming the text and the position.
     """
+
+    special_tokens_in_text = False
+    """How texts are read where a call does not say it."""
 
     def __init__(
         self,
@@ -212,6 +217,12 @@ class BertTokenizer:
             tokenize_chinese_chars=tokenize_chinese_chars,
         )
 
+    def reading(self, *, special_tokens_in_text: bool) -> Self:
+        """The same tokenizer, to which special tokens in a text are such, or plain text."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, special_tokens_in_text=special_tokens_in_text)
+        return other
+
     def with_tokens(self, tokens: Iterable[str]) -> Self:
         """The same tokenizer, whose vocabulary ends with those of the tokens that it lacks."""
         known = self.vocabulary
@@ -259,7 +270,7 @@ class BertTokenizer:
                 f"{len(self.added)}: {', '.join(each.content for each in self.added[:8])}"
             )
 
-    def tokenize(self, text: str, *, special_tokens_in_text: bool = False) -> list[str]:
+    def tokenize(self, text: str, *, special_tokens_in_text: bool | None = None) -> list[str]:
         """The pieces of a text, as the vocabulary spells them."""
         ids, _ = self._pieces(text, special_tokens_in_text)
         return self.convert_ids_to_tokens(ids)
@@ -271,7 +282,7 @@ class BertTokenizer:
         max_seq_length: int | None = None,
         *,
         add_special_tokens: bool = True,
-        special_tokens_in_text: bool = False,
+        special_tokens_in_text: bool | None = None,
     ) -> Encoding:
         """One input of one or two texts, with offsets; cut to ``max_seq_length`` tokens if given.
 
@@ -348,12 +359,13 @@ class BertTokenizer:
             raise TextError("texts is one string: expected a list of strings; wrap it in [...]")
         if num_workers < 0:
             raise UsageError(f"num_workers is {num_workers}: expected 0 (none) or more processes")
+        ways = add_special_tokens, self.special_tokens_in_text
         if num_workers:
-            blocks = list(encode_blocks(self._batch, texts, add_special_tokens, num_workers))
+            blocks = list(encode_blocks(self._batch, texts, num_workers, *ways))
             flat: IdArray = np.concatenate([ids for ids, _ in blocks] or [np.empty(0, self.dtype)])
             lengths = np.concatenate([part for _, part in blocks] or [np.empty(0, np.int64)])
         else:
-            flat, lengths = self._batch.encode(texts, add_special_tokens)
+            flat, lengths = self._batch.encode(texts, ways[0], 0, ways[1])
         offsets = np.zeros(len(lengths) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         return flat, offsets
@@ -388,14 +400,14 @@ class BertTokenizer:
         """A text as it is tokenised after another, whose end is a space before it."""
         return text
 
-    @property
-    def cuts_words_alone(self) -> bool:
-        """Whether words that BERT's basic tokenizer finds have the same pieces in any text."""
-        return self.tokenize_chinese_chars and not self.added
+    def cuts_words_alone(self, text: str = "") -> bool:
+        """Whether words that BERT's basic tokenizer finds in a text have the same pieces alone."""
+        is_marked = self.special_tokens_in_text and self._special.search(text)
+        return self.tokenize_chinese_chars and not self.added and not is_marked
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[Pieces]:
         """The ids of each text without special tokens, and their (start, end) in it."""
-        return [self._pieces(text, False, f"text {at}") for at, text in enumerate(texts)]
+        return [self._pieces(text, None, f"text {at}") for at, text in enumerate(texts)]
 
     def spelled(self, token: str) -> str:
         """The characters that a token of the vocabulary stands for in a text."""
@@ -421,13 +433,12 @@ class BertTokenizer:
         """A token that the vocabulary spells so, or the pieces of a word within a text."""
         return [word] if word in self.vocabulary else self.tokenize(word)
 
-    def _pieces(
-        self, text: str, special_tokens_in_text: bool, name: str = "text"
-    ) -> tuple[list[int], list[Span]]:
+    def _pieces(self, text: str, marked: bool | None, name: str = "text") -> Pieces:
         check_text(text, name)
+        marked = self.special_tokens_in_text if marked is None else marked
         if self.added and self._finder(text):
-            return self._library.pieces(text, special_tokens_in_text=special_tokens_in_text)
-        if not special_tokens_in_text:
+            return self._library.pieces(text, marked)
+        if not marked:
             return self._plain_pieces(text)
         ids: list[int] = []
         spans: list[Span] = []
@@ -459,11 +470,13 @@ class BertTokenizer:
         # A copy leaves the cache out: it is large, and cheap to fill again.
         given = {"vocab": self.vocabulary, **self._settings(), "added": self.added}
         given["odd_to_longer"] = self.odd_to_longer
-        return {"given": given, "layout": self.layout}
+        return {"given": given, "layout": self.layout, _WAY: self.special_tokens_in_text}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        BertTokenizer.__init__(self, **state["given"])
-        self.layout = state["layout"]
+        # Older versions pickled what was given alone, and read special tokens as text.
+        BertTokenizer.__init__(self, **state.get("given", state))
+        self.layout = state.get("layout", self.layout)
+        self.special_tokens_in_text = state.get(_WAY, False)
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value}" for name, value in self._settings().items())
@@ -556,19 +569,19 @@ class LibraryTokenizer(BertTokenizer):
         """The ids of each text without special tokens, and their (start, end) in it."""
         for at, text in enumerate(texts):
             check_text(text, f"text {at}")
-        return self._library.located(texts)
+        return self._library.located(texts, self.special_tokens_in_text)
 
-    def _pieces(
-        self, text: str, special_tokens_in_text: bool, name: str = "text"
-    ) -> tuple[list[int], list[Span]]:
+    def _pieces(self, text: str, marked: bool | None, name: str = "text") -> Pieces:
         check_text(text, name)
-        return self._library.pieces(text, special_tokens_in_text=special_tokens_in_text)
+        marked = self.special_tokens_in_text if marked is None else marked
+        return self._library.pieces(text, marked)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"files": self._files}
+        return {"files": self._files, _WAY: self.special_tokens_in_text}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        LibraryTokenizer.__init__(self, **state)
+        LibraryTokenizer.__init__(self, state["files"])
+        self.special_tokens_in_text = state.get(_WAY, False)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.vocabulary!r}, {self.kind})"

@@ -243,20 +243,28 @@ class _Beside:
                 {**values, "normalized": not special}, self.directory / ADDED_TOKENS_FILE
             )
             found.setdefault(content, token)
+        free = max([len(ids) - 1, *(one.id for one in found.values())]) + 1
+        # transformers fails at a token for which the model has no row; here it is characters.
+        size = self.model.get("vocab_size")
         for each in named if self.kind else ():
             content = _content(each)
-            free = max([len(ids) - 1, *(one.id for one in found.values())]) + 1
-            row = ids.get(content, free)
-            # transformers fails at a token for which the model has no row; here it is characters.
-            if content and content not in found and row < self.model.get("vocab_size", free + 1):
+            is_text = isinstance(content, str)
+            row = ids.get(content, free) if is_text else free
+            is_known = not content or (is_text and content in found)
+            if not is_known and (type(size) is not int or row < size):
                 values = {**(each if isinstance(each, dict) else {}), "id": row, "special": True}
                 found[content] = _added({**values, "content": content}, path)
+                free = max(free, row + 1)
         return tuple(sorted(found.values(), key=lambda each: each.id))
 
     def opened(self, described: dict[str, Any], ids: Mapping[str, int]) -> dict[str, Any]:
         """A tokenizer.json with what transformers takes from these files."""
-        added = [asdict(each) for each in self.added_tokens(described, ids)]
-        found = {**described, "added_tokens": added}
+        given, added = described.get("added_tokens") or [], self.added_tokens(described, ids)
+        # As they are there if they say the same: older indexes and corpora know this content.
+        path = self.directory / TOKENIZER_FILE
+        if {_added(each, path) for each in given} != {*added}:
+            given = [asdict(each) for each in added]
+        found = {**described, "added_tokens": given}
         cutting, normalizer = described.get("pre_tokenizer"), described.get("normalizer")
         if (
             self.kind == _ROBERTAS[0]
@@ -334,8 +342,10 @@ def _check_id(added: AddedToken, number: int, source: Path) -> None:
 def _of_the_library(beside: _Beside, described: dict[str, Any]) -> TokenizerFiles:
     """A tokenizer.json of another kind, and the names of its special tokens."""
     path, kind = beside.directory / TOKENIZER_FILE, beside.kind
-    described = beside.opened(described, LibraryEncoder(described, (), path).tokens())
     ids = LibraryEncoder(described, (), path).tokens()
+    opened = beside.opened(described, ids)
+    if opened != described:
+        described, ids = opened, LibraryEncoder(opened, (), path).tokens()
     special = []
     for role, usual in zip(_ROLES, zip(*_NAMES, strict=True), strict=True):
         name = beside.name_of(role) or next((each for each in usual if each in ids), None)

@@ -118,8 +118,10 @@ class Check(flags.ExamplesFlags, flags.JsonFlag):
             file = str(self.out / "corrections.csv")
             words = ["tidybert", "finetune", self.task, self.model, "--train", self.file]
             words += [*self.read.flags(), *(["--dev", self.dev] if self.dev else [])]
-            next_one = shlex.join([*words, "--corrections", file, "--out", "RUN"])
-            note(f"fill in the column correction of {file}; next: {next_one}")
+            is_empty = not (findings.labels["suspected"] or findings.contradicting)
+            words += ["--out", "RUN"] if is_empty else ["--corrections", file, "--out", "RUN"]
+            todo = f"fill in the column correction of {file}"
+            note(f"{'nothing to correct' if is_empty else todo}; next: {shlex.join(words)}")
 
 
 def _print(found: "Findings") -> None:

@@ -43,7 +43,8 @@ def show(shown: Any, picture: Path | None, entries: dict[str, Any] | None) -> No
 class Tokenize(flags.JsonFlag):
     """Show the tokens of a text or a pair: ids, segments, positions, and places in the text.
 
-    Special tokens such as [MASK] in the text count as such.
+    Special tokens such as [MASK] in the text count as such. To a RUN of an older version they are
+    text, as they were in its training.
     """
 
     model: str
@@ -56,10 +57,12 @@ class Tokenize(flags.JsonFlag):
     """Most tokens of the text or pair; a longer one is cut. If not set: never cut."""
 
     def run(self) -> None:
+        from tidybert.checkpoints.model_directory import ModelDirectory
         from tidybert.tokenization import BertTokenizer
 
-        tokenizer, length = BertTokenizer.from_pretrained(self.model), self.max_seq_length
-        one = tokenizer.encode(self.text, self.second, length, special_tokens_in_text=True)
+        directory, length = ModelDirectory.open(self.model), self.max_seq_length
+        tokenizer, way = BertTokenizer.from_pretrained(self.model), directory.special_tokens_in_text
+        one = tokenizer.encode(self.text, self.second, length, special_tokens_in_text=way)
         rows: list[dict[str, Any]] = []
         columns = (
             one.tokens,

@@ -1,14 +1,8 @@
-"""``tidybert quickstart``: the main job on the bundled tickets and weights, start to finish.
-
-``--poem``: learn a poem by heart, then say it from its first two words.  It is Li Bai's "Quiet
-Night Thought" (8th century), in Chinese, a token a character, and in an English rendering of this
-project's own.
-"""
+"""``tidybert quickstart``: the main job on the bundled tickets and weights, start to finish."""
 
 import shlex
 import shutil
 import sys
-import textwrap
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final
@@ -16,15 +10,12 @@ from typing import Any, Final
 from tidybert.catalog import DEFAULT_MODEL, find_model
 from tidybert.cli import flags
 from tidybert.cli.flags import command
-from tidybert.cli.output import note, print_json, print_line, print_table, say
-from tidybert.cli.progress import shown_pretraining
+from tidybert.cli.output import note, print_json, print_table, say
 from tidybert.errors import UsageError
-from tidybert.pretraining.pretraining_arguments import LanguageModelArguments
 from tidybert.storage.atomic_files import atomic_write_bytes
 from tidybert.storage.model_files import CHECKPOINTS_FOLDER, METADATA_FILE
 from tidybert.storage.output_lock import contents, output_lock
 from tidybert.storage.own_files import make_directory
-from tidybert.system.terminal import MAX_WIDTH
 from tidybert.training.training_arguments import TrainingArguments
 
 # Held-out training tickets chose: higher rates and a fourth epoch gained nothing there.
@@ -32,15 +23,6 @@ LEARNING_RATE: Final = 1e-4
 TRAIN_BATCH_SIZE: Final = 16
 NUM_TRAIN_EPOCHS: Final = 3
 TICKETS: Final = ("train.csv", "dev.csv", "new.txt")
-POEM: Final = "quiet-night-thought.txt"
-PROMPTS: Final = ("床前", "Before my")
-MODEL: Final = "transformer-tiny"
-MAX_STEPS: Final = 150
-# A step reads both versions once or twice.
-TOKENS_PER_STEP: Final = 128
-MAX_SEQ_LENGTH: Final = 64
-# Of the end of a prompt, in the table of steps.
-_SHOWN: Final = 46
 
 
 @command("quickstart")
@@ -50,18 +32,15 @@ class Quickstart(flags.ThreadsFlag, flags.JsonFlag):
     Takes a minute or two on two cores, and needs no file and no network.
     """
 
-    poem: bool = False
-    """``--poem``: Instead, train a language model on a poem, and have it say the poem."""
-    out: Path | None = None
-    """``--out DIR``: New directory for the model. If not set: tidybert-quickstart, or
-    tidybert-poem."""
+    out: Path = Path("tidybert-quickstart")
+    """``--out DIR``: New directory for the model."""
     seed: int = 42
     """Random seed for head weights, example order and dropout."""
     resume: bool = False
     """``--resume``: Continue a quickstart that was stopped."""
 
     def run(self) -> None:
-        out = self.out or Path("tidybert-poem" if self.poem else "tidybert-quickstart")
+        out = self.out
         with output_lock(out):
             if not self.resume and out.exists() and not (out.is_dir() and not contents(out)):
                 stopped = (out / CHECKPOINTS_FOLDER).is_dir() and not (out / METADATA_FILE).exists()
@@ -70,75 +49,7 @@ class Quickstart(flags.ThreadsFlag, flags.JsonFlag):
                     + ("--resume continues it, or name" if stopped else "name")
                     + " a new directory with --out"
                 )
-            (self._recite if self.poem else self._answer_tickets)(out)
-
-    def _recite(self, out: Path) -> None:
-        """Train the model, and print each step of both recitations."""
-        from tidybert.inference.language_model import TextGenerator
-        from tidybert.pretraining.batches.instance_options import NextTokenOptions
-        from tidybert.pretraining.pretraining_job import PretrainingJob
-        from tidybert.pretraining.pretraining_run import run_pretraining
-
-        poem = _bundled("poem", POEM)
-        title = "learn a poem by heart, then say it from its first two words"
-        say(f"tidybert quickstart --poem: {title}")
-        say(
-            "1. The text. Li Bai wrote it; the Chinese is read a character at a time, and the "
-            "English a word at a time."
-        )
-        note(*(f"   {line}" for line in poem.read_text("utf-8").splitlines()))
-        say(
-            f"2. Training. A {MODEL} learns, at each token, to say the next one. It sees only the "
-            f"tokens before it, and reads both versions in each of {MAX_STEPS} steps."
-        )
-        arguments = LanguageModelArguments(
-            max_steps=MAX_STEPS,
-            tokens_per_step=TOKENS_PER_STEP,
-            eval_tokens=TOKENS_PER_STEP,
-            seed=self.seed,
-        )
-        instances = NextTokenOptions(max_seq_length=MAX_SEQ_LENGTH)
-        with resources.as_file(poem) as path, shown_pretraining(out, None) as reporter:
-            where: Any = {"out": out, "resume": self.resume, "device": "cpu"}
-            job = PretrainingJob(MODEL, path, arguments, instances=instances, **where)
-            result = run_pretraining(job, reporter)
-        atomic_write_bytes(out / POEM, poem.read_bytes())
-        say(
-            f"3. From two words, after {result.seconds:.0f} s of training: the likeliest next "
-            "token joins the prompt, until the model says [EOS]."
-        )
-        generator, answers = TextGenerator(out, device="cpu"), []
-        documents = poem.read_text("utf-8").strip().split("\n\n")
-        for prompt, document in zip(PROMPTS, documents, strict=True):
-            steps = list(generator.steps(prompt))
-            text = steps[-1].text
-            is_right = steps[-1].is_end and text == generator.spelled(document)
-            told = [
-                {"prompt": one.prompt, "token": one.token, "probability": one.probability}
-                for one in steps
-            ]
-            said = {"prompt": prompt, "text": text, "is_word_for_word": is_right, "steps": told}
-            answers.append(said)
-            if not self.json:
-                rows = [(_end(one.prompt), one.token, one.probability) for one in steps]
-                print_table({"prompt": "", "next token": "", "probability": ".2f"}, rows)
-                how = "word for word" if is_right else "not as it was written"
-                print_line(f"\n{textwrap.fill(text, MAX_WIDTH)}\n({how})\n")
-        if self.json:
-            print_json({**result.metrics, "answers": answers, "run": str(out)})
-            return
-        this, run, file = _program(), shlex.quote(str(out)), shlex.quote(str(out / POEM))
-        echo = 'echo "I bow my head"'
-        _say_next(
-            f"4. The model is in {out}. What to try next:",
-            {
-                "begin it in another way:": f'{this} generate {run} "I lift"',
-                "see how likely it finds each token:": f"{echo} | {this} score {run} -",
-                "train on a text of your own, some thousand steps where it is longer:": (
-                    f"{this} train-lm {file} --out my-model --max-steps 150 --tokens-per-step 128"
-                ),
-            },
-        )
+            self._answer_tickets(out)
 
     def _answer_tickets(self, out: Path) -> None:
         find_model(DEFAULT_MODEL)  # raises before anything slow if it is not installed
@@ -180,7 +91,7 @@ class Quickstart(flags.ThreadsFlag, flags.JsonFlag):
         # Files to train on and to try.
         make_directory(files)
         for name in TICKETS:
-            atomic_write_bytes(files / name, _bundled("tickets", name).read_bytes())
+            atomic_write_bytes(files / name, _bundled(name).read_bytes())
 
         answers = list(Predictor(out).predict_stream(new))
         if self.json:
@@ -221,19 +132,14 @@ def _say_next(title: str, commands: dict[str, str]) -> None:
         note(f"   {purpose}\n     {line}")
 
 
-def _end(text: str) -> str:
-    end = text[1 - _SHOWN :]
-    return text if len(text) <= _SHOWN else f"… {end.partition(' ')[2] or end}"
-
-
-def _bundled(folder: str, name: str) -> Any:
-    return resources.files("tidybert") / "resources" / folder / name
+def _bundled(name: str) -> Any:
+    return resources.files("tidybert") / "resources" / "tickets" / name
 
 
 def _read(name: str) -> list[Any]:
     from tidybert.files.text_files import read_examples
 
-    with resources.as_file(_bundled("tickets", name)) as path:
+    with resources.as_file(_bundled(name)) as path:
         return list(read_examples(path, need_label=name.endswith(".csv")))
 
 
@@ -243,7 +149,7 @@ def _origin(files: Path) -> Any:
 
     found = {}
     for part in ("train", "dev"):
-        with resources.as_file(_bundled("tickets", f"{part}.csv")) as path:
+        with resources.as_file(_bundled(f"{part}.csv")) as path:
             found[part] = {**file_identity(path), "file": str(files / path.name)}
     return RunOrigin(files=found)
 

@@ -19,8 +19,8 @@ from tidybert.server.settings import KEYS_VARIABLE, ServerSettings, api_keys
 from tidybert.storage.model_files import METADATA_FILE
 from tidybert.system.cores import prepare_short_answers
 
-# What tidybert quickstart and tidybert quickstart --poem write.
-_QUICKSTARTS: Final = ("tidybert-quickstart", "tidybert-poem")
+# What tidybert quickstart writes.
+_QUICKSTART: Final = "tidybert-quickstart"
 
 
 @command(
@@ -69,9 +69,9 @@ class Page(flags.ThreadsFlag, flags.PickleFlag):
     def run(self) -> None:
         process = server_process("page")
         given = named(self.runs or [])
-        # Installed weights and the quickstart's finished RUNs, except those named already.
+        # Installed weights and the quickstart's finished RUN, except those named already.
         here = [each.name for each in obtainable() if each.find()]
-        here += [each for each in _QUICKSTARTS if (Path(each) / METADATA_FILE).is_file()]
+        here += [_QUICKSTART] * (Path(_QUICKSTART) / METADATA_FILE).is_file()
         found = {**given, **named(each for each in here if Path(each).name not in given)}
         settings = ServerSettings(
             models={name: _last_of(path) for name, path in found.items()},

@@ -559,7 +559,7 @@ class Index(
             id=self.id,
             replacing=self.replace,
             **values_of(self, PassageOptions),
-        )
+        ).joining(self.out)
         if self.cluster is not None:
             from tidybert.cluster.index_job import index_files
 

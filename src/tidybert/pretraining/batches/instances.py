@@ -384,10 +384,6 @@ class PretrainingInstances:
             next_sentence_label=places.label if self.options.pairs else None,
         )
 
-    def num_instances(self, epoch: int) -> int:
-        """The number of an epoch's instances; cuts all of its groups."""
-        return sum(len(self._groups.segments(epoch, group)) for group in range(self.num_groups))
-
     def position(self, epoch: int, index: int) -> Position:
         """The place of an epoch's instance ``index``, from 0; cuts the groups before it."""
         before = 0

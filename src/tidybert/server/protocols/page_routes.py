@@ -69,11 +69,10 @@ class PageDesk:
     def _opened(self, served: ServedModel) -> PageModel:
         if served not in self._models:
             written = _shown_path(self._engine, served.path, served.name)
-            plain, is_local = (
-                served.opened.in_float32(is_plain=True),
-                self._engine.settings.is_local,
+            plain = served.opened.in_float32(is_plain=True)
+            self._models[served] = PageModel(
+                plain, written, is_local=self._engine.settings.is_local
             )
-            self._models[served] = PageModel(plain, written, is_local=is_local)
         return self._models[served]
 
 

@@ -7,16 +7,15 @@ four endings that complete it.  JSON lines may have any number of choices, and a
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import count, takewhile
 from typing import Any, Final, cast
 
 from tidybert.errors import DataError, UsageError
 from tidybert.files.columns import describe_columns
 from tidybert.files.example_reader import ExampleReader
-from tidybert.files.formats import FileFormat, FileFormats, source
+from tidybert.files.formats import FileFormats, source
 from tidybert.files.reading import ROLES, ReadOptions, ReadReport
-from tidybert.files.records import CellsRow, delimited_rows
+from tidybert.files.records import CellsRow
 from tidybert.files.rows import (
     Problem,
     Record,
@@ -176,24 +175,13 @@ def _codah_records(
             yield row[0], content | dict(zip(("answer",), others[CODAH_ENDINGS:], strict=False))
 
 
-_CELLS: Final = ("delimiter", "quoting", "skip_rows")
 FORMATS: Final = FileFormats(
     "choices",
     ("swag", "codah", "jsonl", "json", "sheet", "parquet", "arrow"),
-    own={
-        "swag": FileFormat(
-            "SWAG's columns `sent1`, `sent2`, `ending0`, …, `label`",
-            (), "cells", partial(delimited_rows, file_format="csv"), _CELLS,
-        ),
-        "codah": FileFormat(
-            "CODAH: category, prompt, four endings, number",
-            (), "cells", partial(delimited_rows, file_format="tsv"), _CELLS,
-        ),
-    },
     refused=(*ROLES, "label_separator", "header"),
     judge=_judge,
     every=True,
-)  # fmt: skip
+)
 
 
 def _example(

@@ -20,7 +20,7 @@ from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.annotations import span_in
 from tidybert.files.columns import MISSING, describe_columns, plain_name, record_values
 from tidybert.files.example_reader import ExampleReader
-from tidybert.files.formats import FileFormat, FileFormats, plain_lines, source
+from tidybert.files.formats import FileFormats, source
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.rows import Problem, Record, count_of, json_type, text_problem
 from tidybert.files.text_examples import list_in
@@ -423,16 +423,10 @@ def _judge(head: bytes, report: ReadReport) -> tuple[str, str]:
 FORMATS: Final = FileFormats(
     "tagged sentences",
     ("conll", "jsonl", "json", "text", "csv", "tsv", "sheet", "parquet", "arrow", "brat"),
-    own={
-        "conll": FileFormat(
-            "a word a line, blank lines between sentences",
-            (".conll", ".conllu", ".iob", ".iob2", ".bio"), "lines", plain_lines, ("text", "label"),
-        ),
-    },
     others={".tsv": "conll"},
     refused=("text_pair", "label_separator"),
     judge=_judge,
-)  # fmt: skip
+)
 DOCUMENT_START: Final = "-DOCSTART-"
 
 # What CoNLL-U has in the first of ten columns of its first word, or of what stands before it.

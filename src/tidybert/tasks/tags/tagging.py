@@ -116,8 +116,9 @@ def _cut_words(
     examples: Sequence[TaggedExample], tokenizer: BertTokenizer, running_text: bool
 ) -> Iterator[_CutWords]:
     # Where words have the same pieces alone, nothing needs the places of pieces, which take time.
-    is_placed = running_text and not tokenizer.cuts_words_alone
-    texts = [one.text if is_placed and one.spans else None for one in examples]
+    is_placed = running_text and not tokenizer.cuts_words_alone()
+    given = [one.text if running_text and one.spans else None for one in examples]
+    texts = [each if each and not tokenizer.cuts_words_alone(each) else None for each in given]
     placed = iter(tokenizer.encode_with_offsets([each for each in texts if each is not None]))
     alone = [one for one, text in zip(examples, texts, strict=True) if text is None]
     words = [f" {word}" if is_placed else word for one in alone for word in one.words]

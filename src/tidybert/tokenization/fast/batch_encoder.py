@@ -7,6 +7,7 @@ Worker processes are spawned, never forked, so that they inherit nothing of the 
 accelerator.  A script that asks for them therefore starts under ``if __name__ == "__main__":``.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import cached_property
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from tidybert.errors import TextError
 from tidybert.tokenization.basic import BasicTokenizer, check_text
 from tidybert.tokenization.fast.block_encoder import BlockEncoder
-from tidybert.tokenization.vocabulary import CLS_TOKEN, SEP_TOKEN, Vocabulary
+from tidybert.tokenization.vocabulary import CLS_TOKEN, SEP_TOKEN, SPECIAL_TOKENS, Vocabulary
 from tidybert.tokenization.wordpiece import WordPiece
 
 IdArray = npt.NDArray[np.uint16] | npt.NDArray[np.int32]
@@ -35,6 +36,7 @@ _SPACED_MARKS = [(mark, f" {mark} ") for mark in ',.-()"']
 _FEW_CHARACTERS = 2**14
 # Small enough to share out evenly, large enough that sending a block costs next to nothing.
 _BLOCK = 2000
+_SPECIAL = re.compile(f"({'|'.join(map(re.escape, SPECIAL_TOKENS))})")
 
 _encoder: Any
 
@@ -113,11 +115,13 @@ class BatchEncoder:
         self._cache = ChunkCache(basic, vocabulary, self.dtype)
 
     def encode(
-        self, texts: Iterable[str], add_special_tokens: bool, first: int = 0
+        self, texts: Iterable[str], add_special_tokens: bool, first: int = 0, marked: bool = False
     ) -> tuple[IdArray, Lengths]:
-        """(ids (T,), lengths (B,)) of B texts, laid end to end."""
+        """(ids (T,), lengths (B,)) of B texts, end to end; ``marked``: special tokens are such."""
         texts = list(texts)
         try:
+            if marked and any(map(_SPECIAL.search, texts)):
+                return self._encode_marked(texts, add_special_tokens, first)
             if sum(map(len, texts)) < _FEW_CHARACTERS:
                 return self._encode_few(texts, add_special_tokens)
             ids, lengths = self._block_encoder.encode(texts)
@@ -132,6 +136,21 @@ class BatchEncoder:
     def _block_encoder(self) -> BlockEncoder:
         # Built on first use: its trie of the vocabulary takes 10 to 50 ms.
         return BlockEncoder(self._basic, self._vocabulary, self.dtype)
+
+    def _encode_marked(
+        self, texts: list[str], add_special_tokens: bool, first: int
+    ) -> tuple[IdArray, Lengths]:
+        """The same of texts with special tokens: what stands between these is encoded alone."""
+        for index, text in enumerate(texts, first):
+            check_text(text, f"text {index}")
+        parts = [_SPECIAL.split(text) for text in texts]
+        ids, lengths = self.encode([part for each in parts for part in each[::2]], False)
+        special = [self._vocabulary.token_to_id(token) for each in parts for token in each[1::2]]
+        counts = np.array([len(each) // 2 + 1 for each in parts])
+        ends = np.cumsum(counts)
+        flat: Any = np.insert(ids, np.delete(np.cumsum(lengths), ends - 1), special)
+        lengths = np.add.reduceat(lengths, ends - counts) + counts - 1
+        return self._enclosed(flat, lengths) if add_special_tokens else (flat, lengths)
 
     def _encode_few(self, texts: list[str], add_special_tokens: bool) -> tuple[IdArray, Lengths]:
         ids_of = self._cache.__getitem__
@@ -161,7 +180,7 @@ class BatchEncoder:
 
 
 def encode_blocks(
-    encoder: Any, texts: Sequence[str], add_special_tokens: bool, num_workers: int
+    encoder: Any, texts: Sequence[str], num_workers: int, add_special_tokens: bool, marked: bool
 ) -> Iterator[tuple[IdArray, Lengths]]:
     """(ids, lengths) of each block of texts, in order, from ``num_workers`` processes.
 
@@ -175,7 +194,8 @@ def encode_blocks(
         initargs=(encoder,),
     ) as pool:
         blocks = (list(texts[start : start + _BLOCK]) for start in starts)
-        yield from pool.map(_encode, blocks, [add_special_tokens] * len(starts), starts)
+        ways = ([each] * len(starts) for each in (add_special_tokens, marked))
+        yield from pool.map(_encode, blocks, starts, *ways)
 
 
 def _receive(encoder: Any) -> None:
@@ -183,6 +203,6 @@ def _receive(encoder: Any) -> None:
     _encoder = encoder
 
 
-def _encode(texts: list[str], add_special_tokens: bool, first: int) -> tuple[IdArray, Lengths]:
-    found: tuple[IdArray, Lengths] = _encoder.encode(texts, add_special_tokens, first)
+def _encode(texts: list[str], first: int, around: bool, marked: bool) -> tuple[IdArray, Lengths]:
+    found: tuple[IdArray, Lengths] = _encoder.encode(texts, around, first, marked)
     return found

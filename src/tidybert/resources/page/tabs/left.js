@@ -33,8 +33,8 @@ export const left = {
   name: "Left to right",
   lead: "A language model sees only what is to the left, and says how likely each token is to come next. One token is taken into the prompt, and the model goes on until it says [EOS].",
   can: (model) => model.heads.includes("generate"),
-  missing: "This needs a language model. The quickstart's poem makes one in under a minute.",
-  command: "tidybert quickstart --poem",
+  missing: "This needs a language model. A poem is enough to train one in under a minute.",
+  command: "tidybert train-lm poem.txt --out poem --max-steps 150 --tokens-per-step 128",
   tall: true,
   fields: [{ key: "text", label: "Prompt", example: "Before my", clears: () => ({ step: null }) }],
   async results(view) {
