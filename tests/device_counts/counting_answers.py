@@ -48,6 +48,7 @@ def count_answers(name: str) -> dict[str, Any]:
             ]
         if name in ("mean", "cls", "max"):
             embedder = object.__new__(embedding.Embedder)
+            embedder.unknown = SimpleNamespace(add=lambda _features: None)
             embedder.encoder, embedder.layers, embedder.combine = model, (2, 3), "mean"
             embedder.precision, embedder.device = "bfloat16", device
             embedder.dense = torch.nn.Sequential()

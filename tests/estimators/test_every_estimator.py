@@ -239,7 +239,7 @@ def test_each_learns_the_answers_of_a_saved_one(kind: Kind, tmp_path: Path) -> N
     [("epochs", "num_train_epochs"), ("lr", "learning_rate")],
 )
 def test_a_name_of_other_libraries_is_answered_with_ours(given: str, meant: str) -> None:
-    with pytest.raises(UsageError, match=f"{given} is not a parameter; did you mean '{meant}'"):
+    with pytest.raises(UsageError, match=f"{given} is not a parameter; it is '{meant}' here"):
         tidybert.BertClassifier(**{given: 1})
     with pytest.raises(UsageError, match="poling is not a parameter; did you mean 'pooling'"):
         tidybert.BertVectorizer(poling="mean")

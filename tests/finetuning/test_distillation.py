@@ -189,7 +189,7 @@ def test_a_tiny_student_learns_a_tiny_teacher_from_texts_without_labels(
     assert record["teacher"]["run"] == str(tiny_run)
     assert record["teacher"]["sha256"] == Predictor(tiny_run).fingerprint
     card = (tmp_path / "student" / "README.md").read_text()
-    assert f"It learned the answers of the teacher `{tiny_run}` (2 layers, accuracy " in card
+    assert f"It learned the answers of the teacher `{tiny_run.name}` (2 layers, accuracy " in card
     assert "| unlabelled | 160 |" in card
     # Transformers and tidybert read a model of one layer.
     assert Predictor(tmp_path / "student").predict(["red"]) == student.predict(["red"])

@@ -290,4 +290,4 @@ def test_every_form_of_data_and_each_face_takes_a_teacher(
     assert "unlabelled: 5 examples for the teacher" in told
     assert f"the teacher {wide_teacher} answered 21 examples once" in told
     card = (tmp_path / "run" / "README.md").read_text()
-    assert f"It learned the answers of the teacher `{wide_teacher}` (2 layers) too." in card
+    assert f"It learned the answers of the teacher `{wide_teacher.name}` (2 layers) too." in card

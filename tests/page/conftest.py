@@ -23,9 +23,12 @@ def opened(served: dict[str, str]) -> Callable[[str], PageModel]:
     return get
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A headless Chromium that has no network; EVIL is a name of this machine."""
+    """A headless Chromium that has no network; EVIL is a name of this machine.
+
+    Not longer than a module: an event loop of its own runs as long.
+    """
     sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
     if path is None:

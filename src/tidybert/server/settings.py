@@ -44,9 +44,8 @@ class ServerSettings(PrecisionOption, BatchOption, DeviceOption, PickleOption):
     unix_socket: Path | None = option(None)
     """``--unix-socket PATH``: Listen on this socket instead of a port."""
     allowed_host: str | None = option(None)
-    """``--allowed-host NAMES``: Also answer to these host names, with commas between them. On this
-    machine's own address the server otherwise answers to localhost only, on another one without
-    keys to addresses and names without a dot."""
+    """``--allowed-host NAMES``: Also answer to these host names, with commas between them; without
+    keys, addresses and names without a dot are answered anyway."""
     allow_token_ids: bool = False
     """``--allow-token-ids``: Take token ids at /v1/embeddings too. Clients of OpenAI may send those
     of another model, which give meaningless vectors."""
