@@ -135,7 +135,8 @@ def test_a_run_keeps_the_score_of_its_training(
     page = (tmp_path / "report" / "report.html").read_text()
     shown = re.search(r"From a score of ([\d.]+) on", page)
     # It is rounded down, so that the score itself passes.
-    assert shown is not None and 0 <= score - float(shown[1]) < 0.01
+    assert shown is not None
+    assert 0 <= score - float(shown[1]) < 0.01
     assert shell(["predict", str(run), "--input", texts[0], "--min-score", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["label"] is None
 

@@ -50,8 +50,8 @@ class ServerSettings(PrecisionOption, BatchOption, DeviceOption, PickleOption):
     """``--allow-token-ids``: Take token ids at /v1/embeddings too. Clients of OpenAI may send those
     of another model, which give meaningless vectors."""
     special_tokens_in_text: bool = False
-    """``--special-tokens-in-text``: Read a special token that a client writes in a text, such as
-    [SEP], as the model was trained to. Otherwise it is text, but for [MASK] to be filled in."""
+    """``--special-tokens-in-text``: Read special tokens that clients write in texts, such as
+    [SEP], as the model was trained to; otherwise they are plain text."""
     workers: int = option(1, at_least=1)
     """``--workers N``: Processes that answer. They share the weights and divide the cores."""
     index: Path | None = option(None)
