@@ -212,7 +212,7 @@ def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -
     labels = np.array([one.label for one in features], dtype=np.int64)
     best = p.argmax(axis=1)
     support = np.bincount(labels, minlength=len(task.names))
-    # Equal texts share a fold, so copies are no company.
+    # Equal texts share a fold: no copy of a text teaches its label.
     pairs = {*zip(labels.tolist(), map(task.identity, data.train), strict=True)}
     different = np.bincount([label for label, _ in pairs], minlength=len(task.names))
     judged = different >= FOLDS
