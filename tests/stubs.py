@@ -17,10 +17,14 @@ import tidybert
 from tidybert.options import python_helps
 
 ROOT = Path(tidybert.__file__).parents[1]
-MODULES = ("tidybert.finetuning.keywords", "tidybert.inference.keywords")
+MODULES = (
+    "tidybert.estimators.keywords",
+    "tidybert.finetuning.keywords",
+    "tidybert.inference.keywords",
+)
 _HEAD = '''"""Written by python tests/stubs.py --write, from the options of {module}."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypedDict

@@ -132,23 +132,57 @@ found = {
     ),
     "a task": Flag(
         "tasks/task_options.py",
-        "n_best_size",
-        "    zigzag_words: int | None = option(None, above=0)\n"
-        '    """``answer``: fewest words of an answer."""',
+        "min_coverage: float",
+        "    zigzag_words: int | None = option(\n"
+        '        None, STEPS, above=0, of_steps=True, commands=("finetune",)\n'
+        "    )\n"
+        '    """``classify``: fewest words of a class."""',
         """
+from tidybert import BertClassifier, BertTagger
+from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.keywords import FinetuneOptions
+from tidybert.finetuning.run_job import _may_learn_by_contrast
+from tidybert.options import STEPS, changes_of
 from tidybert.tasks.registry import task_flags, unused_flags
+from tidybert.tasks.task_options import ClassOptions
 
+jobs = [
+    FinetuningJob("classify", "x", "y", task_options=ClassOptions(zigzag_words=given))
+    for given in (None, 2)
+]
+made = BertClassifier(zigzag_words=2)
 found = {
     "flag": flag("finetune", "zigzag_words"),
+    "shown": [
+        "--zigzag-words" in main.program().commands[each].get_help(
+            main.program().commands[each].context_class(main.program().commands[each])
+        )
+        for each in ("finetune", "check")
+    ],
     "keyword": "zigzag_words" in FinetuneOptions.__annotations__,
-    "unused": [each for each in ("tag", "answer") if "zigzag_words" in unused_flags(each)],
-    "refused": refused("finetune answer x --train x --out x --zigzag-words 0"),
+    "parameter": made.get_params()["zigzag_words"],
+    "documented": "zigzag_words: Classify: fewest" in BertClassifier.__doc__
+    or "zigzag_words: classify: fewest" in BertClassifier.__doc__,
+    "option": made._task_options(ClassOptions).zigzag_words,
+    "of others": "zigzag_words" in BertTagger().get_params(),
+    "recorded": jobs[1].recorded()["zigzag_words"],
+    "changes the steps": changes_of(ClassOptions)["zigzag_words"] is STEPS,
+    "learned by contrast": [_may_learn_by_contrast(each) for each in jobs],
+    "unused": [each for each in ("tag", "classify") if "zigzag_words" in unused_flags(each)],
+    "refused": refused("finetune classify x --train x --out x --zigzag-words 0"),
 }
 """,
         {
-            "flag": ["answer: fewest words of an answer."],
+            "flag": ["classify: fewest words of a class."],
+            "shown": [True, False],
             "keyword": True,
+            "parameter": 2,
+            "documented": True,
+            "option": 2,
+            "of others": False,
+            "recorded": 2,
+            "changes the steps": True,
+            "learned by contrast": [True, False],
             "unused": ["tag"],
             "refused": "error: --zigzag-words is 0; expected a number above 0\n",
         },

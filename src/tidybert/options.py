@@ -18,12 +18,13 @@ import sys
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, make_dataclass
 from enum import Flag, auto
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypedDict, TypeVar
 
 from tidybert.errors import UsageError, param, suggestion
@@ -68,6 +69,7 @@ class Declared:
     recorded: whether arguments.json has it; what only says how a run is begun is not recorded.
     shared: whether the trials of one RUN must have the same value, also when it is resumed.
     estimator: whether the estimators have it as a parameter.
+    commands: whose help shows it; () for all that take it.
     part: of an option about files, what a file must have for it to be of use: see ReadOptions.
     needs: another option, without which this one has no use.
     searched: whether a search sets it, so that nobody else may.
@@ -87,6 +89,7 @@ class Declared:
     recorded: bool = True
     shared: bool = True
     estimator: bool = True
+    commands: tuple[str, ...] = ()
     part: str | None = None
     needs: str | None = None
     searched: bool = False
@@ -226,10 +229,24 @@ def keywords(
     return _made_of(made, module, groups)
 
 
-def parameters(module: str, name: str, *groups: type) -> Any:
-    """A dataclass of the options that estimators have, each with its default, as keywords."""
+def parameters(
+    module: str,
+    name: str,
+    *groups: type,
+    defaults: Mapping[str, Any] = MappingProxyType({}),
+    **types: Any,
+) -> Any:
+    """A dataclass of the options that estimators have, each with its default, as keywords.
+
+    ``defaults`` and ``types``: by name, where they are not the option's, whose None may stand for a
+    task's default.
+    """
     found = {
-        each.name: (each.name, each.type, field(default=each.default))
+        each.name: (
+            each.name,
+            types.get(each.name, each.type),
+            field(default=defaults.get(each.name, each.default)),
+        )
         for group in groups
         for each in fields(group)
         if declared(each).estimator
@@ -275,18 +292,20 @@ def spelled_out(group: type) -> Callable[[F], F]:
 T = TypeVar("T")
 
 
-def documented(group: type) -> Callable[[type[T]], type[T]]:
-    """Complete the ``Args`` of a class's docstring by the options of a dataclass that it lacks."""
+def documented(*groups: type) -> Callable[[type[T]], type[T]]:
+    """Complete the ``Args`` of a class's docstring by the options of dataclasses that it lacks."""
 
     def decorate(kind: type[T]) -> type[T]:
-        names = {each.name for each in fields(group)}
+        texts = {
+            each.name: python_helps(group)[each.name] for group in groups for each in fields(group)
+        }
         own, attributes, rest = (kind.__doc__ or "").partition("\n    Attributes:\n")
         lines = [
             textwrap.fill(
                 f"{name}: {text}", 100, initial_indent="        ", subsequent_indent=12 * " "
             )
-            for name, text in python_helps(group).items()
-            if name in names and not re.search(rf"^ {{8}}([\w, ]+, )?{name}[,:]", own, re.M)
+            for name, text in texts.items()
+            if not re.search(rf"^ {{8}}([\w, ]+, )?{name}[,:]", own, re.M)
         ]
         kind.__doc__ = "\n".join([own.rstrip(), *lines]) + "\n" + attributes + rest
         return kind

@@ -24,7 +24,8 @@ from tidybert.estimators import (
     BertTagger,
 )
 from tidybert.inference.predictor import Predictor
-from tidybert.options import declared
+from tidybert.options import declared, named
+from tidybert.tasks.task_options import ClassOptions, QuestionOptions, TextOptions
 from tidybert.training.training_arguments import TrainingArguments
 
 Quick = dict[str, Any]
@@ -132,10 +133,11 @@ def test_parameters_are_the_training_arguments(kind: Kind) -> None:
         len(parameters) - 1
     )
     ours, classifier = (set(each()._get_param_names()) for each in (kind.estimator, BertClassifier))
-    of_classes = {"class_weight", "min_score", "min_coverage", "min_accuracy"}
-    own = {BertClassifier: set(), BertRegressor: of_classes}
-    of_questions = {"max_query_length", "max_answer_length", "null_score_diff_threshold"}
-    assert classifier - ours == own.get(kind.estimator, {*of_classes, "long"})
+    of_texts = {*named(TextOptions, estimator=True)}
+    of_classes = {*named(ClassOptions, estimator=True), "min_score"}
+    own = {BertClassifier: set(), BertRegressor: of_classes - of_texts}
+    of_questions = {*named(QuestionOptions, estimator=True), "doc_stride"} - classifier
+    assert classifier - ours == own.get(kind.estimator, of_classes - {"doc_stride"})
     assert ours - classifier == (of_questions if kind.estimator is BertQuestionAnswerer else set())
 
 

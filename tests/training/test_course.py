@@ -56,6 +56,16 @@ def test_what_changes_the_steps_is_named_with_the_flag_that_allows_it() -> None:
     assert now.changes(now.to_dict(), "step-5") == {}
 
 
+def test_what_earlier_versions_did_not_record_is_as_now() -> None:
+    later = {"doc_stride": 32, "seed": 1}
+    now = RunIdentity({**BEFORE["settings"], **later}, BEFORE["contents"], KINDS, tuple(later))
+
+    assert now.changes(BEFORE, "step-5") == {}
+    again = RunIdentity({**now.settings, "doc_stride": 64}, now.contents, KINDS, tuple(later))
+    with pytest.raises(TrainingError, match="doc_stride: 32 before, 64 now"):
+        again.changes(now.to_dict(), "step-5")
+
+
 def test_what_changes_no_step_may_always_change() -> None:
     assert of({}, save_steps=20).changes(BEFORE, "step-5") == {"save_steps": [10, 20]}
 

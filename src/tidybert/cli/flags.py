@@ -87,6 +87,12 @@ def command(
         run.__annotations__ = {one.name: one.annotation for one in found}
         run.first_flags = first  # type: ignore[attr-defined]
         run.groups = groups  # type: ignore[attr-defined]
+        run.not_shown = {  # type: ignore[attr-defined]
+            each.name
+            for group in groups.values()
+            for each in fields(group)
+            if (shown_by := declared(each).commands) and name not in shown_by
+        }
         run.unrecorded = {  # type: ignore[attr-defined]
             name for group in groups.values() for name in named(group, recorded=False)
         }
@@ -238,7 +244,8 @@ class PanelCommand(ModelCommand):
 
     def shown_params(self, ctx: Any) -> list[Any]:
         """The arguments and flags that the help shows."""
-        return list(self.get_params(ctx))
+        hidden = getattr(self.callback, "not_shown", ())
+        return [each for each in self.get_params(ctx) if each.name not in hidden]
 
 
 # Arguments and flags that several commands share.

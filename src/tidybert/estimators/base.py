@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -47,6 +47,7 @@ from tidybert.storage.output_lock import contents, output_lock
 from tidybert.system.terminal import counting_bar, html_table, warn_user
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask, Task
+from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted, as_in_python
 from tidybert.training.precision import is_mixed
@@ -54,6 +55,8 @@ from tidybert.training.reports import TrainingResult
 from tidybert.training.runs.run_directory import check_run, clear_run
 from tidybert.training.runs.run_origin import RunOrigin
 from tidybert.training.training_arguments import TrainingArguments
+
+T = TypeVar("T", bound=TaskOptions)
 
 # The warnings of an estimator, once for each fit.
 
@@ -530,6 +533,11 @@ class BertEstimator(TrainingParameters, SavedEstimator):
     def _options(self, group: type) -> dict[str, Any]:
         """The values of the options of a dataclass that are parameters."""
         return {name: plain(getattr(self, name)) for name in named(group, estimator=True)}
+
+    def _task_options(self, group: type[T], **others: Any) -> T:
+        """The options of a task that are parameters; UsageError for unknown values."""
+        with as_in_python():
+            return group(**self._options(group) | others)
 
     def _repr_html_(self) -> str:
         """scikit-learn's diagram, and of a fitted estimator what it learned and how well."""

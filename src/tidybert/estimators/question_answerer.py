@@ -11,7 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from tidybert.errors import DataError, DataWarning
 from tidybert.estimators.base import Begun, BertEstimator
 from tidybert.estimators.checked_inputs import is_missing, read_texts
+from tidybert.estimators.keywords import QuestionParameters
 from tidybert.files.reading import moved_spans
+from tidybert.options import documented
 from tidybert.system.terminal import warn_user
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import (
@@ -28,8 +30,9 @@ _ANSWERS = (
 )
 
 
+@documented(QuestionParameters)
 @dataclass(eq=False, repr=False, kw_only=True)
-class BertQuestionAnswerer(BertEstimator):
+class BertQuestionAnswerer(QuestionParameters, BertEstimator):
     """Answer questions by a span of a text, as in SQuAD 1.1 and 2.0.
 
     X are pairs (question, context), as a list or of shape (n, 2).  y has for each the answer's
@@ -54,9 +57,6 @@ class BertQuestionAnswerer(BertEstimator):
     """
 
     max_seq_length: int = QuestionAnswering.default_max_seq_length
-    max_query_length: int = QuestionAnswering.max_query_length
-    max_answer_length: int = QuestionAnswering.max_answer_length
-    null_score_diff_threshold: float | None = None
 
     _task_names = ("answer",)
     task_: QuestionAnswering = field(init=False)
@@ -67,11 +67,8 @@ class BertQuestionAnswerer(BertEstimator):
     def _begin(self, read: Sequence[Any], y: Any, kept: npt.NDArray[np.int64]) -> Begun:
         every = _answered(read, y)
         examples = [every[place] for place in kept.tolist()]
-        names = QuestionOptions.field_names()
+        options = self._task_options(QuestionOptions)
         with as_in_python():
-            options = QuestionOptions(
-                **{name: getattr(self, name) for name in names if hasattr(self, name)}
-            )
             task = QuestionAnswering.from_examples(examples, options)
         return Begun(task, examples, fitted={"n_features_in_": 2})
 

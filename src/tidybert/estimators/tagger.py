@@ -46,7 +46,7 @@ class BertTagger(BertEstimator):
     def _begin(self, read: Sequence[Any], y: Any, kept: npt.NDArray[np.int64]) -> Begun:
         tags = read_tags(y, read)
         examples = [TaggedExample(read[place], tags[place], place) for place in kept.tolist()]
-        task = Tagging.from_examples(examples, WindowOptions(doc_stride=self.doc_stride))
+        task = Tagging.from_examples(examples, self._task_options(WindowOptions))
         return Begun(task, examples, fitted={"classes_": np.array(task.label_names)})
 
     def predict(self, X: Any) -> RaggedRows[list[str]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ from tidybert.data.long_texts import LongTexts
 from tidybert.errors import DataError, UsageError
 from tidybert.estimators import checked_inputs as inputs
 from tidybert.estimators.base import Begun, BertEstimator, warn_of_truncation
+from tidybert.estimators.keywords import ClassParameters, TextParameters
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.keywords import TrainingParameters
 from tidybert.modeling.heads import reorder_labels
@@ -86,10 +87,8 @@ def _check(label: Any, weight: float) -> None:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class TextEstimator(BertEstimator):
+class TextEstimator(TextParameters, BertEstimator):
     """Base of the estimators whose X are texts or pairs; see BertClassifier for the parameters."""
-
-    long: Literal["truncate", "head-tail", "windows"] | None = "truncate"
 
     task_: Classification | MultiLabelClassification | Regression = field(init=False)
 
@@ -114,9 +113,9 @@ class TextEstimator(BertEstimator):
 
     def _long_texts(self) -> LongTexts:
         """The settings of ``long`` and ``doc_stride``; UsageError for unknown values."""
+        options = self._task_options(TextOptions)
         with as_in_python():
-            TextOptions(long=self.long, doc_stride=self.doc_stride)
-            return LongTexts(self.long or "truncate", self.doc_stride)
+            return LongTexts(options.long or "truncate", options.doc_stride)
 
     def _outputs(self, X: Any) -> npt.NDArray[np.float32]:
         """The model's outputs for each example, (n, C), in order."""
@@ -140,9 +139,9 @@ def example_of(
     return TextExample(text[0], text[1] if len(text) == 2 else None, label, place, labels)
 
 
-@documented(TrainingParameters)
+@documented(ClassParameters, TrainingParameters)
 @dataclass(eq=False, repr=False, kw_only=True)
-class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
+class BertClassifier(ClassifierMixin, ClassParameters, TextEstimator):  # type: ignore[misc]
     """Classify texts, or pairs of texts, by one label each or, with a matrix y, by any number.
 
     X are n texts: a list, array or Series of str; or n pairs, as (text, text_pair) or (n, 2).  y
@@ -186,11 +185,6 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
     """
 
     _task_names = ("classify", "multi-label")
-    class_weight: Literal["balanced"] | Mapping[Any, float] | None = None
-    min_score: float | None = None
-    min_coverage: float | None = None
-    min_accuracy: float | None = None
-
     task_: Classification | MultiLabelClassification = field(init=False)
     classes_: npt.NDArray[Any] = field(init=False)
 
@@ -213,8 +207,9 @@ class BertClassifier(ClassifierMixin, TextEstimator):  # type: ignore[misc]
             example_of(place, read[place], names[each])
             for place, each in zip(kept.tolist(), ids.tolist(), strict=True)
         ]
+        # The weights of classes are in the examples.
+        options = self._task_options(ClassOptions, class_weight=None)
         with as_in_python():
-            options = ClassOptions(min_coverage=self.min_coverage, min_accuracy=self.min_accuracy)
             one = Classification(names, long_texts=self._long_texts(), options=options)
             one = one.with_min_score(self.min_score)
         return Begun(one, examples, weights, {"classes_": classes})
@@ -360,7 +355,8 @@ class BertRegressor(RegressorMixin, TextEstimator):  # type: ignore[misc]
             example_of(place, read[place], repr(score))
             for place, score in zip(kept.tolist(), scores.tolist(), strict=True)
         ]
-        return Begun(Regression(self._long_texts()), examples)
+        options = self._task_options(TextOptions)
+        return Begun(Regression.from_examples(examples, options), examples)
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """The number predicted for each example, (n,)."""

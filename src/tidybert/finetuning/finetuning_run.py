@@ -39,7 +39,7 @@ from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import fitting_length, to_device
 from tidybert.inference.zero_shot import class_texts, nameless, read_descriptions, shortened
 from tidybert.modeling.architectures import encoder_of
-from tidybert.options import changes_of, named
+from tidybert.options import changes_of, named, values_of
 from tidybert.storage.model_files import RECORD
 from tidybert.system.reporter import Reporter
 from tidybert.system.terminal import warn_user
@@ -125,9 +125,12 @@ def identity_of(
     arguments: TrainingArguments,
 ) -> RunIdentity:
     """What a resumed run must share: settings; hashes of examples, first weights and teacher."""
-    settings, contents = {}, {}
+    options = type(job.task_options)
+    taken = {name for name in task.options_class.field_names() if name in options.field_names()}
+    settings, contents = values_of(job.task_options, options), {}
+    settings = {name: value for name, value in settings.items() if name in taken}
     if lessons.teacher:
-        settings = {name: getattr(job, name) for name in named(FinetuningOptions, needs="teacher")}
+        settings |= {name: getattr(job, name) for name in named(FinetuningOptions, needs="teacher")}
         contents = {"teacher": lessons.teacher["sha256"]}
 
     def pieces() -> Iterator[bytes]:
@@ -150,7 +153,8 @@ def identity_of(
             **asdict(arguments),
         },
         contents={"data": sha256_of(pieces()), "weights": weights_sha256(model), **contents},
-        kinds=changes_of(arguments),
+        kinds=changes_of(arguments, options),
+        later=taken,
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 from contextlib import ExitStack, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from tidybert.finetuning.training_examples import TrainingExamples, examples_of
 from tidybert.finetuning.trials import run_trials, shared_settings, variants_of
 from tidybert.inference.loading import to_device
 from tidybert.modeling.heads import ARCHITECTURES, NEXT_SENTENCE
-from tidybert.options import named
+from tidybert.options import declared, is_given
 from tidybert.storage.model_files import MODULES_FILE
 from tidybert.storage.opening import present
 from tidybert.system.reporter import Reporter
@@ -29,7 +29,7 @@ from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.training.determinism import repeating
 from tidybert.training.precision import usual_torch
 from tidybert.training.runs.run_directory import clear_run, owned_run
-from tidybert.training.training_arguments import DEFAULT_EPOCHS, TrainingArguments
+from tidybert.training.training_arguments import DEFAULT_EPOCHS
 
 # How a fine-tuning learns where no argument says it: the number of labels decides.
 #
@@ -119,15 +119,13 @@ def _with_small_batches(job: FinetuningJob, count: int) -> tuple[FinetuningJob, 
 
 
 def _may_learn_by_contrast(job: FinetuningJob) -> bool:
-    """Whether the job gives no argument that contrastive training has no use for."""
-    arguments = job.arguments
-    if any(
-        getattr(arguments, each) != getattr(TrainingArguments, each)
-        for each in named(arguments, of_steps=True)
-    ):
-        return False
-    by_class = getattr(job.task_options, "class_weight", None)
-    return by_class is None and len(set(job.example_weights or ())) < 2
+    """Whether the job gives no option that contrastive training has no use for."""
+    asks_for_steps = any(
+        declared(each).of_steps and is_given(each, getattr(group, each.name))
+        for group in (job.arguments, job.task_options)
+        for each in fields(group)
+    )
+    return not asks_for_steps and len(set(job.example_weights or ())) < 2
 
 
 def _of_means(model: str | Path | FinetunedModel) -> ModelDirectory | None:

@@ -2,15 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from tidybert.errors import UsageError, param
-from tidybert.options import Options, option
+from tidybert.options import MEASURE, MODEL, NOTHING, STEPS, Options, option
+
+_TRAINING: Final = ("finetune",)
+"""Where options are shown of which the checks of data know nothing."""
 
 
 @dataclass(frozen=True)
 class TaskOptions(Options):
     """Each field is the flag of the same name, None where it is not given.
+
+    ``option`` says of each, as of TrainingArguments, what another value changes in a run under way,
+    whether it is about steps of fine-tuning, and which commands and estimators it is for.
 
     Raises UsageError for a value that no task could use.
     """
@@ -33,7 +39,7 @@ class TaskOptions(Options):
 class WindowOptions(TaskOptions):
     """For tasks that read a long text in windows."""
 
-    doc_stride: int | None = option(None, above=0)
+    doc_stride: int | None = option(None, MODEL, above=0)
     """Tokens from the start of one window over a long text to the start of the next, as in Google's
     code."""
 
@@ -42,7 +48,7 @@ class WindowOptions(TaskOptions):
 class TextOptions(WindowOptions):
     """For every task on texts."""
 
-    long: Literal["truncate", "head-tail", "windows"] | None = option(None)
+    long: Literal["truncate", "head-tail", "windows"] | None = option(None, MODEL)
     """``classify``, regress: cut a text that is too long: truncate keeps its start, head-tail its
     start and end; windows reads it all and averages."""
 
@@ -51,18 +57,18 @@ class TextOptions(WindowOptions):
 class VectorOptions(TaskOptions):
     """For vectors of texts; None is the default of SentenceVectors."""
 
-    loss: Literal["infonce", "cosent", "supcon"] | None = option(None)
+    loss: Literal["infonce", "cosent", "supcon"] | None = option(None, MODEL)
     """``embed``: infonce (pairs, with in-batch negatives), cosent (pairs with scores) or supcon
     (texts with labels). If not set: by the columns."""
-    scale: float | None = option(None, above=0)
+    scale: float | None = option(None, STEPS, above=0, commands=_TRAINING)
     """``embed``: factor of the cosines in the loss, one over the temperature. If not set: 20."""
-    both_directions: bool | None = option(None)
+    both_directions: bool | None = option(None, STEPS, commands=_TRAINING)
     """``embed``: with infonce, also find each first text among all first ones."""
-    matryoshka_dims: str | None = option(None)
+    matryoshka_dims: str | None = option(None, STEPS, commands=_TRAINING)
     """``embed``: also train the first so many values of each vector, as in 256,128,64."""
-    query_prompt: str | None = option(None)
+    query_prompt: str | None = option(None, MODEL)
     """``embed``: text to put before the first text of each pair, such as "query: "."""
-    document_prompt: str | None = option(None)
+    document_prompt: str | None = option(None, MODEL)
     """``embed``: text to put before all other texts, such as "passage: "."""
 
     def __post_init__(self) -> None:
@@ -84,7 +90,7 @@ class VectorOptions(TaskOptions):
 class MultiLabelOptions(TextOptions):
     """For classes of which a text has any number."""
 
-    multi_label: bool | None = option(None)
+    multi_label: bool | None = option(None, MODEL, estimator=False)
     """``classify``: give a text any number of classes, each with its own threshold."""
 
 
@@ -107,12 +113,14 @@ class ClassOptions(MultiLabelOptions):
 
     chooses: ClassVar[Mapping[str, str]] = {"multi_label": "multi-label"}
 
-    class_weight: Literal["balanced"] | None = option(None)
+    class_weight: Literal["balanced"] | None = option(
+        None, MODEL, of_steps=True, commands=_TRAINING
+    )
     """``classify``: balanced gives rare classes more weight in the loss."""
-    min_coverage: float | None = option(None, above=0, at_most=1)
+    min_coverage: float | None = option(None, NOTHING, above=0, at_most=1, commands=_TRAINING)
     """``classify``: give null as the label below the score from which this share of dev has a
     label."""
-    min_accuracy: float | None = option(None, above=0, below=1)
+    min_accuracy: float | None = option(None, NOTHING, above=0, below=1, commands=_TRAINING)
     """``classify``: give null as the label below the lowest score from which this share of the
     labels given to dev is right."""
 
@@ -129,12 +137,12 @@ class ClassOptions(MultiLabelOptions):
 class QuestionOptions(WindowOptions):
     """None is the default of QuestionAnswering."""
 
-    max_query_length: int | None = option(None, above=0)
+    max_query_length: int | None = option(None, MODEL, above=0)
     """``answer``: most tokens of a question; a longer one is cut."""
-    max_answer_length: int | None = option(None, above=0)
+    max_answer_length: int | None = option(None, MEASURE, above=0)
     """``answer``: most tokens of an answer."""
-    n_best_size: int | None = option(None, above=0)
+    n_best_size: int | None = option(None, NOTHING, above=0, estimator=False, commands=_TRAINING)
     """``answer``: number of answers to give for each question."""
-    null_score_diff_threshold: float | None = option(None)
+    null_score_diff_threshold: float | None = option(None, MEASURE, commands=_TRAINING)
     """``answer``: give "no answer" where its score is higher than the best answer's by this. If not
     set: fitted on dev."""

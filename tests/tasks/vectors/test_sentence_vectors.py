@@ -13,7 +13,7 @@ import tidybert
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.cli.main import run as shell
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError, TrainingError, UsageError
 from tidybert.estimators import BertVectorizer
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.inference.embedding import Embedder
@@ -248,14 +248,16 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tiny_model: Path, tmp_path: Path
         if done.step == 4:
             raise Stopped
 
-    def go(name: str, resume: bool = False, **given: Any) -> bytes:
+    def go(
+        name: str, resume: bool = False, options: VectorOptions = VectorOptions(), **given: Any
+    ) -> bytes:
         job = FinetuningJob(
             "embed",
             tiny_model,
             PAIRS,
             PAIRS,
             arguments,
-            task_options=VectorOptions(),
+            task_options=options,
             out=tmp_path / name,
             resume=resume,
             max_seq_length=16,
@@ -266,6 +268,14 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tiny_model: Path, tmp_path: Path
     whole = go("whole")
     with pytest.raises(Stopped):
         go("cut", step=stop)
+    # Another loss would go on from here with other steps.
+    with pytest.raises(TrainingError, match=r"change changes them.*\n  scale: not given before, 5"):
+        go("cut", resume=True, options=VectorOptions(scale=5.0))
+    with pytest.raises(
+        TrainingError, match=r"cannot change.*\n  query_prompt: not given before"
+    ) as no:
+        go("cut", resume=True, options=VectorOptions(query_prompt="red "))
+    assert "the examples as the model reads them" not in no.value.message
     assert go("cut", resume=True) == whole
 
 

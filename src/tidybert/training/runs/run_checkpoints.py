@@ -9,7 +9,7 @@ synced and renamed.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -72,12 +72,14 @@ class RunIdentity:
     settings: by the names of the flags, as JSON holds them.
     contents: hashes of "data", "corpus", "weights" and "teacher".
     kinds: what another value of a setting or of a content changes; MODEL for those without.
+    later: settings that earlier versions did not record; where they are missing, they are as now.
     was_so: whether a setting that earlier versions had, by name and value, did what is done now.
     """
 
     settings: Mapping[str, Any]
     contents: Mapping[str, str]
     kinds: Mapping[str, Changes] = field(default_factory=dict)
+    later: Collection[str] = ()
     was_so: Callable[[str, Any], bool] = lambda _name, _value: False
 
     def to_dict(self) -> Course:
@@ -105,13 +107,16 @@ class RunIdentity:
         changed = {
             name: [old.get(name), new.get(name)]
             for name in (*new, *gone)
-            if old.get(name) != new.get(name)
+            if old.get(name) != new.get(name) and (name in old or name not in self.later)
         }
+        # Of a task's options those that the model reads the examples by.
+        explains = {name for name in self.later if MODEL in self.kind(name)}
         contents = {
             name: [before["contents"].get(name), now["contents"].get(name)]
             for name, (_, explained_by) in _CONTENTS.items()
             if before["contents"].get(name) != now["contents"].get(name)
             and not any(each in changed for each in explained_by)
+            and not (name == "data" and explains & {*changed})
         }
         fixed = [name for name in (*changed, *contents) if MODEL in self.kind(name)]
         refused = fixed or [
