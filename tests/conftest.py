@@ -260,7 +260,7 @@ def tiny_run(
 ) -> Path:
     """A finished RUN: the tiny model fine-tuned on the toy problem.  Not to be written to."""
     from tidybert.finetuning.finetuning_job import FinetuningJob
-    from tidybert.finetuning.run_job import run_finetuning
+    from tidybert.finetuning.run_finetuning import run_finetuning
     from tidybert.tasks.classification import Classification
 
     run = tmp_path_factory.mktemp("runs") / "toy"
@@ -287,7 +287,7 @@ def tiny_score_run(
 ) -> Path:
     """The same for scores."""
     from tidybert.finetuning.finetuning_job import FinetuningJob
-    from tidybert.finetuning.run_job import run_finetuning
+    from tidybert.finetuning.run_finetuning import run_finetuning
     from tidybert.tasks.regression import Regression
 
     run = tmp_path_factory.mktemp("runs") / "scores"
@@ -523,7 +523,7 @@ LOADED_BY_COMMANDS = (
     "torch.distributed.tensor",
     "tidybert.cli.main",
     "tidybert.corpus.building",
-    "tidybert.finetuning.entrance",
+    "tidybert.finetuning.api",
     "tidybert.inference.predictor",
     "tidybert.inference.answer_files",
     "tidybert.pretraining.pretraining_run",

@@ -141,7 +141,7 @@ found = {
 from tidybert import BertClassifier, BertTagger
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.keywords import FinetuneOptions
-from tidybert.finetuning.run_job import _may_learn_by_contrast
+from tidybert.finetuning.run_finetuning import _may_learn_by_contrast
 from tidybert.options import STEPS, changes_of
 from tidybert.tasks.registry import task_flags, unused_flags
 from tidybert.tasks.task_options import ClassOptions

@@ -32,7 +32,7 @@ from tidybert.configuration import BertConfig
 from tidybert.errors import TidyBertError
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.forward import run_batches, run_features
 from tidybert.inference.loading import load
 from tidybert.metrics.entity_scores import TagCounts

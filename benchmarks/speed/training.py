@@ -23,7 +23,7 @@ from tidybert.corpus.token_shards import TokenCorpus
 from tidybert.data.batching import epoch_order
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.inference.loading import fitting_length
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions

@@ -29,7 +29,7 @@ _NAMES: Final = {
     ),
     "tidybert.explain": ("Explainer",),
     "tidybert.files.text_examples": ("TextExample",),
-    "tidybert.finetuning.entrance": ("evaluate", "finetune"),
+    "tidybert.finetuning.api": ("evaluate", "finetune"),
     "tidybert.finetuning.finetuned_model": ("FinetunedModel",),
     "tidybert.inference.embedding": ("Embedder",),
     "tidybert.inference.language_model": ("TextGenerator", "TextScorer"),

@@ -9,8 +9,8 @@ from tidybert.estimators import BertTagger as BertTagger
 from tidybert.estimators import BertVectorizer as BertVectorizer
 from tidybert.explain import Explainer as Explainer
 from tidybert.files.text_examples import TextExample as TextExample
-from tidybert.finetuning.entrance import evaluate as evaluate
-from tidybert.finetuning.entrance import finetune as finetune
+from tidybert.finetuning.api import evaluate as evaluate
+from tidybert.finetuning.api import finetune as finetune
 from tidybert.finetuning.finetuned_model import FinetunedModel as FinetunedModel
 from tidybert.inference.embedding import Embedder as Embedder
 from tidybert.inference.language_model import TextGenerator as TextGenerator

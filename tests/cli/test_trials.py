@@ -12,7 +12,7 @@ import pytest
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.cli.commands.training import print_trials
 from tidybert.cli.main import run as shell
-from tidybert.finetuning import run_job
+from tidybert.finetuning import run_finetuning as run_module
 from tidybert.finetuning.finetuned_model import Trial, Trials
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.tasks.classification import Classification
@@ -31,7 +31,7 @@ def stopped(
     toy_file("a.csv", 96)
     command = ["finetune", "classify", str(tiny_model), "--train", "a.csv", "--out", "run"]
     command += ["--seeds", "2", "--num-train-epochs", "1", *QUICK]
-    train = run_job.train
+    train = run_module.train
 
     def stops(job: FinetuningJob, *given: Any) -> Any:
         if job.arguments.seed == 43:
@@ -39,7 +39,7 @@ def stopped(
         return train(job, *given)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_job, "train", stops)
+        patch.setattr(run_module, "train", stops)
         assert shell(command) == 130
     return command
 

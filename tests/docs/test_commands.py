@@ -24,7 +24,7 @@ from benchmarks.__main__ import main as benchmarks
 from tidybert.cli import main as shell
 from tidybert.cli.commands import quickstart
 from tidybert.finetuning import head_start as contrastive
-from tidybert.finetuning import run_job as best_way
+from tidybert.finetuning import run_finetuning as best_strategy
 
 ROOT = Path(__file__).parents[2]
 NOTES = ROOT / "benchmarks" / "NOTES.md"
@@ -242,7 +242,7 @@ def test_the_blocks_of_a_page_run_in_their_order(
 
     monkeypatch.setattr(quickstart, "NUM_TRAIN_EPOCHS", 0.1)
     monkeypatch.setattr(contrastive, "_FEWEST_GROUPS", 2)
-    monkeypatch.setattr(best_way, "STEPS", 6)
+    monkeypatch.setattr(best_strategy, "STEPS", 6)
     monkeypatch.chdir(tmp_path)
     write_samples()
     small_weights_for_all(True)

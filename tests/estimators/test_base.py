@@ -97,7 +97,7 @@ def test_ctrl_c_keeps_the_best_weights_so_far(
         if line.startswith("step 4: "):
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr("tidybert.finetuning.entrance.tell", press)
+    monkeypatch.setattr("tidybert.finetuning.api.tell", press)
     message = r"stopped after step 4 of 100; this BertClassifier has the weights .*the best so far"
     with pytest.raises(KeyboardInterrupt, match=message):
         fitted.set_params(verbose=1).fit(X, y)

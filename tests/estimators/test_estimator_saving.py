@@ -17,7 +17,7 @@ from tidybert.errors import DataError, UsageError
 from tidybert.estimators import BertClassifier, BertRegressor
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.predictor import Predictor
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments

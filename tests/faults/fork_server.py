@@ -38,7 +38,7 @@ for _name in (
     "torch._dynamo",
     "torch.distributed.tensor",
     "tidybert.corpus.building",
-    "tidybert.finetuning.entrance",
+    "tidybert.finetuning.api",
     "tidybert.search.hard_negatives",
     "tidybert.inference.predictor",
     "tidybert.inference.answer_files",

@@ -9,7 +9,7 @@ import pytest
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments
 

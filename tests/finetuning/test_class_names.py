@@ -9,7 +9,7 @@ import pytest
 from tidybert.errors import DataError, UsageError
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.registry import task_flags
 from tidybert.training.training_arguments import TrainingArguments

@@ -10,7 +10,7 @@ import pytest
 
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.finetuning_run import collapsed_to
+from tidybert.finetuning.train import collapsed_to
 from tidybert.tasks.choices.choice_files import ChoiceExample
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification

@@ -19,7 +19,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import head_start
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.loading import OpenedModel, load
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import ClassAnswers

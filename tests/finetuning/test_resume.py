@@ -19,7 +19,7 @@ from tidybert.errors import TrainingError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.loading import OpenedModel
 from tidybert.modeling.kernels import linear as linear_module
 from tidybert.modeling.kernels.transfer import steps_late
@@ -290,7 +290,7 @@ import os, signal, time
 from pathlib import Path
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
 from tidybert.training.runs import run_checkpoints as state

@@ -19,7 +19,7 @@ from tidybert.errors import DataError, TidyBertError, TrainingError, UsageError
 from tidybert.estimators import BertVectorizer
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.predictor import CrossEncoder
 from tidybert.modeling import BertModel

@@ -40,7 +40,7 @@ def server(
 ) -> Iterator[tuple[str, int, Engine]]:
     """A real server on a thread: its host, its port and its engine."""
     monkeypatch.setattr(process, "HEAD_SECONDS", 1)
-    monkeypatch.setattr("tidybert.server.door._BODY_SECONDS", 1.0)
+    monkeypatch.setattr("tidybert.server.middleware._BODY_SECONDS", 1.0)
     models = {name: served[name] for name in ("colours", "questions", "base")}
     limits = {"max_body": 100_000, "max_inputs": 64}
     with server_on_a_thread(models=models, device="cpu", **limits) as (address, engine):

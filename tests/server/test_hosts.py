@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tidybert.server.answers import Refusal
-from tidybert.server.door import HostCheck
+from tidybert.server.middleware import HostCheck
 from tidybert.server.settings import ServerSettings
 
 NAMED = {"allowed_host": "models.example"}

@@ -24,7 +24,7 @@ from tidybert.errors import ConfigError, DataError, UsageError, in_python
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.tasks.multi_label import MultiLabelClassification

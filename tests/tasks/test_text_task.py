@@ -16,7 +16,7 @@ from tidybert.data.long_texts import LongTexts
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.tasks.classification import Classification

@@ -364,25 +364,27 @@ class ExtensibleModel:
     layer missing, or of other shapes than config.json says.
     """
 
-    def __init__(self, origin: ModelDirectory) -> None:
-        origin.require_bert()
-        self.origin = origin
-        self._tensors = origin.tensors()
-        family, architecture = origin.config.family, origin.architecture
+    def __init__(self, original: ModelDirectory) -> None:
+        original.require_bert()
+        self.original = original
+        self._tensors = original.tensors()
+        family, architecture = original.config.family, original.architecture
         self._per_piece = [
             name
             for name in self._tensors
             if family.berts_name(name, architecture).removeprefix(PREFIX) in PER_PIECE
         ]
         if not any(name.endswith(_WORD_EMBEDDINGS) for name in self._per_piece):
-            raise WeightsError(f"{origin}: the weights have no {_WORD_EMBEDDINGS}")
+            raise WeightsError(f"{original}: the weights have no {_WORD_EMBEDDINGS}")
         for name in self._per_piece:
-            if len(self._tensors[name]) != origin.config.vocab_size:
+            if len(self._tensors[name]) != original.config.vocab_size:
                 raise WeightsError(
-                    f"{origin}: {name} is for {len(self._tensors[name])} tokens, {CONFIG_FILE} "
-                    f"says {origin.config.vocab_size}"
+                    f"{original}: {name} is for {len(self._tensors[name])} tokens, {CONFIG_FILE} "
+                    f"says {original.config.vocab_size}"
                 )
-        check_weights(self._tensors, origin.config, source=str(origin), architecture=architecture)
+        check_weights(
+            self._tensors, original.config, source=str(original), architecture=architecture
+        )
 
     def save(
         self, directory: str | Path, tokenizer: BertTokenizer, replaces: Mapping[int, Sequence[int]]
@@ -391,25 +393,25 @@ class ExtensibleModel:
 
         A RUN stays a RUN, but without metrics: the new pieces change how it reads texts.
         """
-        size = max(tokenizer.vocab_size, self.origin.config.vocab_size)
+        size = max(tokenizer.vocab_size, self.original.config.vocab_size)
         tensors = {
             name: _extended(tensor, size, replaces) if name in self._per_piece else tensor
             for name, tensor in self._tensors.items()
         }
-        head = self.origin.head
+        head = self.original.head
         scores = {} if head.activation is None else described_activation(head.activation)
-        description = {**self.origin.description, "vocab_size": size, **scores}
+        description = {**self.original.description, "vocab_size": size, **scores}
         with atomic_directory(directory) as partial:
             text = json.dumps(description, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
             atomic_write_text(partial / CONFIG_FILE, text)
             tokenizer.save(
                 partial,
                 model_max_length=head.longest or 512,
-                reads_segments=self.origin.config.reads_segments,
+                reads_segments=self.original.config.reads_segments,
             )
             write_tensors(partial, tensors)
-            if self.origin.metadata is not None:
-                msgspec.structs.replace(self.origin.metadata, metrics={}).write(partial)
+            if self.original.metadata is not None:
+                msgspec.structs.replace(self.original.metadata, metrics={}).write(partial)
 
 
 def _extended(tensor: Tensor, size: int, replaces: Mapping[int, Sequence[int]]) -> Tensor:

@@ -149,7 +149,7 @@ _SHOWN: Final = (
 @contextmanager
 def shown_pretraining(run: Path, track: "Track | None") -> "Iterator[Reporter]":
     """Reporter of a pre-training: a line every half minute on stderr, and the curves."""
-    from tidybert.training.runs.run_origin import measured_text
+    from tidybert.training.runs.provenance import measured_text
 
     if busy := load_note():
         note(busy)

@@ -183,8 +183,11 @@ def this_version() -> str:
 def begin_manifest(directory: Path, job: Mapping[str, Any]) -> dict[str, FileDone]:
     """The files that are done by their input's name, of the manifest there or of a new one."""
     is_begun(directory, [MANIFEST_FILE], "job")
-    subject, way = f"{param('out', directory)} holds a job", "give the same, or name a new folder"
-    return {each.input: each for each in _manifest(directory).begin(job, subject, way)}
+    subject, advice = (
+        f"{param('out', directory)} holds a job",
+        "give the same, or name a new folder",
+    )
+    return {each.input: each for each in _manifest(directory).begin(job, subject, advice)}
 
 
 def add_done(directory: Path, done: Iterable[FileDone]) -> None:

@@ -217,16 +217,16 @@ def begin(directory: Path, settings: BuildSettings) -> Progress:
         journal.write(progress)
         return progress
     progress = journal.read()
-    way = "repeat those settings to continue it, or name a new directory"
-    _check_settings(directory, "a corpus begun", progress.settings, settings, way)
+    advice = "repeat those settings to continue it, or name a new directory"
+    _check_settings(directory, "a corpus begun", progress.settings, settings, advice)
     return progress
 
 
 def _check_settings(
-    directory: Path, what: str, before: BuildSettings, now: BuildSettings, way: str
+    directory: Path, what: str, before: BuildSettings, now: BuildSettings, advice: str
 ) -> None:
     subject = f"{param('out', directory)} holds {what}"
-    check_settings(msgspec.to_builtins(before), msgspec.to_builtins(now), subject, way)
+    check_settings(msgspec.to_builtins(before), msgspec.to_builtins(now), subject, advice)
 
 
 def remove_progress(directory: Path) -> None:
@@ -301,8 +301,8 @@ def build_corpus(
         if is_corpus(directory):
             manifest = read_manifest(directory)
             remove_progress(directory)
-            way = "name a new directory"
-            _check_settings(directory, "a finished corpus", manifest.settings, settings, way)
+            advice = "name a new directory"
+            _check_settings(directory, "a finished corpus", manifest.settings, settings, advice)
             return manifest
         state = begin(directory, settings)
         # How pairs are cut is no matter of a corpus, and older versions wrote nothing of it.

@@ -23,7 +23,7 @@ from tidybert.checkpoints.example_kinds import PAIR, TEXT, TEXT_OR_PAIR, name_of
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError, TruncationWarning, UsageError
 from tidybert.estimators.checked_inputs import read_weights, require_y, text_tags
-from tidybert.finetuning.entrance import History, noted_training
+from tidybert.finetuning.api import History, noted_training
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_job import (
     SHARE_HELD_OUT,
@@ -32,7 +32,7 @@ from tidybert.finetuning.finetuning_job import (
     share_by_rule,
 )
 from tidybert.finetuning.keywords import TrainingParameters
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import choose_device, to_device
 from tidybert.inference.predictor import examples_of
@@ -52,8 +52,8 @@ from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import TrainingInterrupted, as_in_python
 from tidybert.training.precision import is_mixed
 from tidybert.training.reports import TrainingResult
+from tidybert.training.runs.provenance import Provenance
 from tidybert.training.runs.run_directory import check_run, clear_run
-from tidybert.training.runs.run_origin import RunOrigin
 from tidybert.training.training_arguments import TrainingArguments
 
 T = TypeVar("T", bound=TaskOptions)
@@ -241,7 +241,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
             estimator.n_features_in_ = len(kind.parts)
         if "feature_names" in stored:
             estimator.feature_names_in_ = np.array(stored["feature_names"], dtype=object)
-        estimator._restore(found.made_from.label_values)
+        estimator._restore(found.provenance.label_values)
         return estimator
 
     def _stored(self) -> dict[str, Any]:
@@ -276,7 +276,7 @@ class SavedEstimator(BaseEstimator):  # type: ignore[misc]
             self.max_seq_length_,
             self.result_,
             inputs=name_of(kind),
-            made_from=RunOrigin(label_values=self._label_values()),
+            provenance=Provenance(label_values=self._label_values()),
         )
 
     def __getstate__(self) -> dict[str, Any]:

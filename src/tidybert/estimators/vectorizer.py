@@ -22,7 +22,7 @@ from tidybert.estimators.checked_inputs import (
     text_tags,
 )
 from tidybert.files.rows import as_list
-from tidybert.finetuning.entrance import finetune
+from tidybert.finetuning.api import finetune
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.keywords import VectorParameters
 from tidybert.options import documented

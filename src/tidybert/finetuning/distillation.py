@@ -152,7 +152,7 @@ def _cut_remark(count: int, noun: str, length: int) -> str:
 
 
 @dataclass(frozen=True)
-class Lessons:
+class Supervision:
     """The features that a model learns from, the loss, and the same loss of outputs (R, C).
 
     teacher: what arguments.json records of the teacher; empty without one.
@@ -166,14 +166,14 @@ class Lessons:
     encoder: BertModel | None = None
 
 
-def lessons_of(
+def supervision_of(
     job: FinetuningJob,
     examples: TrainingExamples,
     task: AnyTask,
     tokenizer: BertTokenizer,
     features: Sequence[Features],
     reporter: Reporter,
-) -> Lessons:
+) -> Supervision:
     """What a job teaches: labels alone, or with a teacher its answers to all features too.
 
     ``features`` are those of the examples to train on, and then those of the unlabelled ones.
@@ -182,7 +182,7 @@ def lessons_of(
     other labels or another vocabulary.
     """
     if job.teacher is None:
-        return Lessons(features, task.loss, task.summed_loss, {})
+        return Supervision(features, task.loss, task.summed_loss, {})
     begin, encoder = time.perf_counter(), None
     if isinstance(task, SentenceVectors):
         found = taught_by(job, task, examples)
@@ -211,7 +211,7 @@ def lessons_of(
     recorded = {"run": str(job.teacher), "sha256": teacher, "num_hidden_layers": layers}
     if task.metric in metrics:
         recorded[task.metric] = metrics[task.metric]
-    return Lessons(features, loss, summed_loss, recorded, encoder)
+    return Supervision(features, loss, summed_loss, recorded, encoder)
 
 
 def learn_states(trainer: TrainingLoop[FineTuning], teacher: BertModel) -> None:

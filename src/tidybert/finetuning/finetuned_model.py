@@ -32,8 +32,8 @@ from tidybert.tasks.answer_types import Answer
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.reports import TrainingResult
+from tidybert.training.runs.provenance import Provenance, trained_in
 from tidybert.training.runs.run_directory import clear_run, owned_run
-from tidybert.training.runs.run_origin import RunOrigin, trained_in
 
 if TYPE_CHECKING:
     from tidybert.reporting.evaluation import Evaluation
@@ -138,7 +138,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
     result: TrainingResult
     collapsed: str | None = None
     inputs: str | None = None
-    made_from: RunOrigin = field(default_factory=RunOrigin)
+    provenance: Provenance = field(default_factory=Provenance)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     run: Path | None = None
     held_out: Sequence[Any] = ()
@@ -162,7 +162,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
             metadata.max_seq_length,
             TrainingResult(0, 0, dict(metadata.metrics), 0.0, 0, 0),
             inputs=name_of(metadata.inputs),
-            made_from=RunOrigin(reading=metadata.reading, label_values=found.label_values),
+            provenance=Provenance(reading=metadata.reading, label_values=found.label_values),
             arguments=read_json_object(file) if present(file, error=ConfigError) else {},
             run=Path(run),
         )
@@ -180,8 +180,8 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
             label_names=self.task.label_names,
             max_seq_length=self.max_seq_length,
             inputs=KINDS.get(self.inputs or ""),
-            label_values=stored_values(self.task.names, self.made_from.label_values),
-            reading=self.made_from.reading,
+            label_values=stored_values(self.task.names, self.provenance.label_values),
+            reading=self.provenance.reading,
             settings=self.task.settings(),
             metrics=self.result.metrics,
         )
@@ -191,7 +191,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         """What answers with these weights, on the device of the training."""
         device = next(self.model.parameters()).device
         metadata = self.metadata
-        values = self.made_from.label_values if metadata.label_values else {}
+        values = self.provenance.label_values if metadata.label_values else {}
         return Predictor.of(
             Finished(
                 str(self.run or self),
@@ -256,7 +256,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         from tidybert.reporting.evaluation import evaluation_of
 
         found, begun = self.result.cross_validated or {}, self.arguments.get("model", "the encoder")
-        train = self.made_from.files.get("train", {}).get("file", "the examples")
+        train = self.provenance.files.get("train", {}).get("file", "the examples")
         said = (
             "these are figures of a probe, a linear layer on the states of the encoder before it "
             "was trained: each fold is answered by one that learned from the others; dev_fraction "
@@ -273,7 +273,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         )
 
     def _dev_name(self) -> str:
-        files = self.made_from.files
+        files = self.provenance.files
         if "dev" in files:
             return str(files["dev"].get("file", "the dev examples"))
         train = files.get("train", {})
@@ -291,12 +291,12 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
             save(self, Path(directory))
 
     def __str__(self) -> str:
-        return self.made_from.name or "a model in memory"
+        return self.provenance.name or "a model in memory"
 
     def facts(self) -> dict[str, object]:
         facts = {
             "model": self.arguments.get("model"),
-            "trained_on": self.made_from.files.get("train", {}).get("file"),
+            "trained_on": self.provenance.files.get("train", {}).get("file"),
             "steps": self.result.num_steps,
             "cross_validated": self.result.cross_validated,
         }

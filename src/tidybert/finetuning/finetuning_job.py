@@ -15,8 +15,8 @@ from tidybert.files.reading import ReadOptions
 from tidybert.options import check_value, named, option
 from tidybert.tasks.registry import task_class
 from tidybert.tasks.task_options import DescriptionsOption, TaskOptions
+from tidybert.training.runs.provenance import Provenance
 from tidybert.training.runs.run_options import PickleOption, RowsOption, RunOptions
-from tidybert.training.runs.run_origin import RunOrigin
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class FinetuningJob(FinetuningOptions):
         read: how files and rows are read.
         task_options: what the task is given beyond its data.
         example_weights: one for each example of a list, its share in the loss.
-        origin: where the examples of a task that has its labels came from.
+        provenance: where the examples of a task that has its labels came from.
         recorded_too: further entries of arguments.json, from the face that made the job.
         unlabelled: examples without labels, as ``train``, which ``teacher`` answers.
 
@@ -123,7 +123,7 @@ class FinetuningJob(FinetuningOptions):
     task_options: TaskOptions = field(default_factory=TaskOptions)
     example_weights: Sequence[float] | None = None
     recorded_too: Mapping[str, Any] = field(default_factory=lambda: _OF_SHELL)
-    origin: RunOrigin = field(default_factory=RunOrigin)
+    provenance: Provenance = field(default_factory=Provenance)
     unlabelled: Any = option(None, needs="teacher")
 
     def __post_init__(self) -> None:

@@ -424,7 +424,7 @@ def model_sources(
 def built_from(
     task: AnyTask,
     config: BertConfig,
-    origin: ModelDirectory | FinetunedModel | None,
+    pretrained: ModelDirectory | FinetunedModel | None,
     new_head: bool,
     reporter: Reporter,
 ) -> tuple[nn.Module, bool]:
@@ -432,19 +432,21 @@ def built_from(
 
     Also returns whether it has a head that is trained further.
     """
-    if origin is None:
+    if pretrained is None:
         reporter.tell(f"random weights, {config.num_parameters / 1e6:.1f} M parameters")
         return task.build_model(config), False
     # A head that learned to read another state would be no good start.
-    new_head |= config.model_type != origin.config.model_type
-    labels = None if new_head else _labels_of_head(origin, task, reporter)
-    if isinstance(origin, FinetunedModel):
+    new_head |= config.model_type != pretrained.config.model_type
+    labels = None if new_head else _labels_of_head(pretrained, task, reporter)
+    if isinstance(pretrained, FinetunedModel):
         network = task.build_model(config)
         has_head = labels is not None
-        taken, given = (network, origin.model) if has_head else _encoders(network, origin.model)
+        taken, given = (
+            (network, pretrained.model) if has_head else _encoders(network, pretrained.model)
+        )
         taken.load_state_dict(given.state_dict())
     else:
-        network, report = origin.build(task.build_model, config=config, new_head=labels is None)
+        network, report = pretrained.build(task.build_model, config=config, new_head=labels is None)
         reporter.tell(report.summary())
         has_head = labels is not None and not report.new
     if has_head and labels:
@@ -457,14 +459,16 @@ def _encoders(*models: nn.Module) -> tuple[nn.Module, ...]:
 
 
 def _labels_of_head(
-    origin: ModelDirectory | FinetunedModel, task: AnyTask, reporter: Reporter
+    pretrained: ModelDirectory | FinetunedModel, task: AnyTask, reporter: Reporter
 ) -> tuple[str, ...] | None:
     """The labels, in their order, of a head that was trained for this task and its labels.
 
     () where the task has no labels, None where MODEL has no head that fits.  Notes what it found.
     """
     try:
-        found = origin.task if isinstance(origin, FinetunedModel) else read_finished(origin)
+        found = (
+            pretrained.task if isinstance(pretrained, FinetunedModel) else read_finished(pretrained)
+        )
     except (ConfigError, WeightsError):
         # A head without a name cannot be trained further; the encoder's files are checked later.
         return None
@@ -473,7 +477,7 @@ def _labels_of_head(
     settings = found.settings() if isinstance(found, Task) else found.settings
     if settings.get("activation", IDENTITY) != IDENTITY:
         reporter.tell(
-            f"{origin}: its scores pass through {settings['activation']}, so a new head is "
+            f"{pretrained}: its scores pass through {settings['activation']}, so a new head is "
             "initialised"
         )
         return None
@@ -483,11 +487,13 @@ def _labels_of_head(
     names = [spelt.get(plain_form(one) or one, one) for one in found.label_names or ()]
     if len(names) != len(needed) or set(names) != set(needed):
         shown = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-        reporter.tell(f"{origin}: its head has other labels ({shown}), so a new one is initialised")
+        reporter.tell(
+            f"{pretrained}: its head has other labels ({shown}), so a new one is initialised"
+        )
         return None
     reporter.tell(
-        f"{origin}: its head is trained further because the task is the same; {param('new_head')} "
-        "initialises a new one"
+        f"{pretrained}: its head is trained further because the task is the same; "
+        f"{param('new_head')} initialises a new one"
     )
     return tuple(names)
 

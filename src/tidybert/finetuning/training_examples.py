@@ -18,8 +18,8 @@ from tidybert.inference.predictor import examples_of as inputs_of
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.labelled_examples import read_all
 from tidybert.tasks.task import AnyTask
+from tidybert.training.runs.provenance import Provenance, file_identity
 from tidybert.training.runs.run_checkpoints import step_directories
-from tidybert.training.runs.run_origin import RunOrigin, file_identity
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class TrainingExamples:
     train: Sequence[Any]
     held_out: Sequence[Any] | None
     labelled: Sequence[Any] = ()
-    origin: RunOrigin = field(default_factory=RunOrigin)
+    provenance: Provenance = field(default_factory=Provenance)
     unlabelled: Sequence[Any] = ()
 
 
@@ -44,7 +44,7 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
     """Read both parts of a job; without ``dev`` a share of ``train`` is held out."""
     if not isinstance(job.task, str):
         return TrainingExamples(
-            job.task, job.train, job.dev, origin=job.origin, unlabelled=job.unlabelled or ()
+            job.task, job.train, job.dev, provenance=job.provenance, unlabelled=job.unlabelled or ()
         )
     chosen = job.task_class
 
@@ -81,7 +81,7 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
         "unlabelled": job.unlabelled,
         "corrections": job.corrections,
     }
-    origin = RunOrigin(
+    provenance = Provenance(
         name=None if job.out is None else job.out.resolve().name,
         files={part: _identity(data) for part, data in files.items() if data is not None},
         reading=Reading.of(job.read, report).to_dict() if report.format else None,
@@ -112,7 +112,7 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
         )
     elif job.unlabelled is not None:
         unlabelled = inputs_of(task, job.unlabelled, None, like)
-    return TrainingExamples(task, train, held_out or None, labelled, origin, unlabelled)
+    return TrainingExamples(task, train, held_out or None, labelled, provenance, unlabelled)
 
 
 def _names_of_begun(job: FinetuningJob) -> Sequence[str]:

@@ -32,7 +32,7 @@ from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization.tokenizer import Encoding
 from tidybert.training.precision import is_mixed, usual_torch
-from tidybert.training.runs.run_origin import trained_in
+from tidybert.training.runs.provenance import trained_in
 
 # Items of a stream that may pause: a thread waits for them while earlier ones are worked on.
 

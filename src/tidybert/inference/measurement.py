@@ -17,7 +17,7 @@ from tidybert.system.reporter import Reporter
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.labelled_examples import read_all
 from tidybert.tasks.vectors.vector_answers import PairAnswers
-from tidybert.training.runs.run_origin import file_identity, recorded_files
+from tidybert.training.runs.provenance import file_identity, recorded_files
 
 Tell = Callable[[str], None]
 

@@ -34,7 +34,7 @@ from tidybert.tasks.labelled_examples import is_example, read_all
 from tidybert.tasks.task import SHOWN_LABELS, AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import as_in_python
-from tidybert.training.runs.run_origin import trained_on
+from tidybert.training.runs.provenance import trained_on
 
 # AnswerList: the answers to several inputs, as a list and as a frame.
 

@@ -43,7 +43,7 @@ from tidybert.tasks.answer import LabelledAnswer, Scored, TaskAnswer
 from tidybert.tasks.questions.question_features import ContextWindow
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tasks.task import AnyTask
-from tidybert.training.runs.run_origin import recorded_files
+from tidybert.training.runs.provenance import recorded_files
 
 # The views Tokens, Masked word and Words: tokens with embeddings, masked words, words on a map.
 

@@ -55,6 +55,7 @@ from tidybert.training.distributed import Processes, load_weights
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.precision import decided, go_on_as_begun
 from tidybert.training.reports import TrainingResult
+from tidybert.training.runs.provenance import environment
 from tidybert.training.runs.run_checkpoints import remove_best, remove_checkpoints
 from tidybert.training.runs.run_directory import (
     clear_run,
@@ -63,7 +64,6 @@ from tidybert.training.runs.run_directory import (
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.runs.run_origin import environment
 from tidybert.training.runs.run_record import snapshot
 
 # Layers changed in place, before a model is shared among processes: compiled, or recomputed.

@@ -36,7 +36,7 @@ from tidybert.reporting.training_history import (
     thinned,
 )
 from tidybert.storage.model_files import CURVES_FILE
-from tidybert.training.runs.run_origin import changes_of_run, measured_text
+from tidybert.training.runs.provenance import changes_of_run, measured_text
 
 Courses = list[tuple[str, Points]]
 

@@ -1,4 +1,4 @@
-"""The app: the routes of all protocols behind one door."""
+"""The app: the routes of all protocols behind one middleware."""
 
 import re
 from typing import Any
@@ -11,8 +11,8 @@ from starlette.responses import Response
 from tidybert import __version__
 from tidybert.server.answers import UNKNOWN_FIELD, JsonAnswer, Refusal, Shape, native_shape, refused
 from tidybert.server.bodies import furthest
-from tidybert.server.door import Door
 from tidybert.server.engine import Engine
+from tidybert.server.middleware import Middleware
 from tidybert.server.protocols import PROTOCOLS
 from tidybert.server.protocols.protocol import names_model
 
@@ -47,7 +47,7 @@ def make_app(engine: Engine) -> FastAPI:
     def is_open(method: str, path: str) -> bool:
         return any(each.is_open(method, path) for each in PROTOCOLS)
 
-    app.add_middleware(Door, engine=engine, shape_of=shape_of, is_open=is_open)
+    app.add_middleware(Middleware, engine=engine, shape_of=shape_of, is_open=is_open)
 
     def answer(request: Request, refusal: Refusal) -> Response:
         return refused(refusal, shape_of(request.url.path))

@@ -16,7 +16,7 @@ from pydantic import GetCoreSchemaHandler
 from starlette.responses import Response
 
 from tidybert.server.answers import Refusal
-from tidybert.server.door import engine_of
+from tidybert.server.middleware import engine_of
 
 T = TypeVar("T")
 

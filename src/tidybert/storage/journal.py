@@ -87,7 +87,7 @@ class Log(Generic[Record]):
     way_out: str
     limit: Limit
 
-    def begin(self, settings: Mapping[str, Any], subject: str, way: str) -> list[Record]:
+    def begin(self, settings: Mapping[str, Any], subject: str, advice: str) -> list[Record]:
         """What is done, where the file is there, or begin it.  Raises UsageError and DataError."""
         if not self.path.exists():
             atomic_write_text(self.path, _line(settings))
@@ -98,7 +98,7 @@ class Log(Generic[Record]):
             if before is None or before.keys().isdisjoint(settings):
                 raise DataError(f"{where}: its first line does not hold settings")
             done = [decoded(each, self.kind, where, error=DataError) for _, each in lines if each]
-        check_settings(before, settings, subject, way)
+        check_settings(before, settings, subject, advice)
         # What a kill has cut off would run into the next line.
         atomic_write_text(self.path, "".join(map(_line, (before, *map(_plain, done)))))
         return done
@@ -140,15 +140,15 @@ def is_begun(directory: Path, names: Sequence[str], what: str) -> bool:
 
 
 def check_settings(
-    before: Mapping[str, Any], now: Mapping[str, Any], subject: str, way: str
+    before: Mapping[str, Any], now: Mapping[str, Any], subject: str, advice: str
 ) -> None:
     """Raise UsageError that names each setting of ``now`` that was another one, with both values.
 
-    ``subject`` begins it: "the trials in F were run"; ``way`` says what to do.
+    ``subject`` begins it: "the trials in F were run"; ``advice`` says what to do.
     """
     lines = differences(before, now)
     if lines:
-        raise UsageError("\n  ".join([f"{subject} with other settings; {way}:", *lines]))
+        raise UsageError("\n  ".join([f"{subject} with other settings; {advice}:", *lines]))
 
 
 _NAMES: Final = {

@@ -29,7 +29,7 @@ class Reporter:
     step: gets the StepReport of each step.
     metrics: gets each evaluation's step and metrics.
     data: gets the report on the data of a fine-tuning.
-    origin: gets what the data are, once they are read.
+    provenance: gets what the data are, once they are read.
     training: gives the reporter of a training that begins, from its job and the metric that
         decides; a job may have several of them.  None: this is its reporter.
     rows: what the rows of examples are to a program, such as position; what the checks find, and a
@@ -45,7 +45,7 @@ class Reporter:
     step: Callable[[Any], None] = _nothing
     metrics: Callable[[int, dict[str, Any]], None] = _nothing
     data: Callable[[Any], None] = _nothing
-    origin: Callable[[Any], None] = _nothing
+    provenance: Callable[[Any], None] = _nothing
     training: "Callable[[Any, str], AbstractContextManager[Reporter]] | None" = None
     rows: str | None = None
 

@@ -26,7 +26,7 @@ from tidybert.modeling.kernels.processor import has, is_amd
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE, RECORD
 from tidybert.system.reporter import Reporter
-from tidybert.training.runs.run_origin import trained_in
+from tidybert.training.runs.provenance import trained_in
 from tidybert.training.training_arguments import Precision
 
 _LOGGER: Final = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from tidybert.data.features import Features
 from tidybert.errors import DataError, in_python
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.tasks.choices.choice_files import ChoiceExample

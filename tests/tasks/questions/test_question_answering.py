@@ -17,7 +17,7 @@ from tidybert.data.batching import collate
 from tidybert.errors import DataError, UsageError
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.tasks.questions.question_answering import QuestionAnswering

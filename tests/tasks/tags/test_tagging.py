@@ -25,7 +25,7 @@ from tidybert.data.features import Features
 from tidybert.errors import DataError
 from tidybert.files.reading import ReadOptions
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
 from tidybert.metrics.entity_scores import entities

@@ -236,7 +236,7 @@ def test_a_vectorizer_trains_on_request(tiny_model: Path, tmp_path: Path) -> Non
 
 def test_a_stopped_run_goes_on_to_the_same_bits(tiny_model: Path, tmp_path: Path) -> None:
     from tidybert.finetuning.finetuning_job import FinetuningJob
-    from tidybert.finetuning.run_job import run_finetuning
+    from tidybert.finetuning.run_finetuning import run_finetuning
     from tidybert.training.training_arguments import TrainingArguments
 
     arguments = TrainingArguments(train_batch_size=8, tokens_per_batch=40, dropout=0.2)

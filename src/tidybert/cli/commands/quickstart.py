@@ -59,7 +59,7 @@ class Quickstart(flags.ThreadsFlag, flags.JsonFlag):
         from tidybert.cli.progress import shown_finetuning
         from tidybert.files.text_examples import label_names
         from tidybert.finetuning.finetuning_job import FinetuningJob
-        from tidybert.finetuning.run_job import run_finetuning
+        from tidybert.finetuning.run_finetuning import run_finetuning
         from tidybert.inference.predictor import Predictor
         from tidybert.tasks.classification import Classification
 
@@ -85,7 +85,7 @@ class Quickstart(flags.ThreadsFlag, flags.JsonFlag):
         )
         with shown_finetuning(task.metric, arguments.batch_size) as reporter:
             data = (task, DEFAULT_MODEL, train, dev, arguments)
-            job = FinetuningJob(*data, out=out, resume=self.resume, origin=_origin(files))
+            job = FinetuningJob(*data, out=out, resume=self.resume, provenance=_provenance(files))
             finished = run_finetuning(job, reporter)
         result = finished.result
         # Files to train on and to try.
@@ -143,15 +143,15 @@ def _read(name: str) -> list[Any]:
         return list(read_examples(path, need_label=name.endswith(".csv")))
 
 
-def _origin(files: Path) -> Any:
+def _provenance(files: Path) -> Any:
     """The bundled tickets, under the names that their copies get."""
-    from tidybert.training.runs.run_origin import RunOrigin, file_identity
+    from tidybert.training.runs.provenance import Provenance, file_identity
 
     found = {}
     for part in ("train", "dev"):
         with resources.as_file(_bundled(f"{part}.csv")) as path:
             found[part] = {**file_identity(path), "file": str(files / path.name)}
-    return RunOrigin(files=found)
+    return Provenance(files=found)
 
 
 def _program() -> str:

@@ -43,8 +43,8 @@ from tidybert.system.reporter import Reporter
 from tidybert.system.terminal import clock
 from tidybert.tasks.registry import task_flags, task_names, unused_flags
 from tidybert.tasks.task_options import ScoreOption, TaskOptions
+from tidybert.training.runs.provenance import recorded_files
 from tidybert.training.runs.run_options import RunOptions
-from tidybert.training.runs.run_origin import recorded_files
 from tidybert.training.training_arguments import TrainingArguments
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ class Finetune(flags.ModelArgument, RunFlags, FinetuningOptions, flags.ThreadsFl
         )
         if self.is_done:
             return
-        from tidybert.finetuning.run_job import run_finetuning
+        from tidybert.finetuning.run_finetuning import run_finetuning
         from tidybert.reporting.writing import owned_report
         from tidybert.training.trackers import tracked
 
@@ -219,11 +219,13 @@ class Finetune(flags.ModelArgument, RunFlags, FinetuningOptions, flags.ThreadsFl
             ):
                 yield reporter
 
-        def origin(found: Any) -> None:
+        def provenance(found: Any) -> None:
             self.note_changed(found.files)
 
         with nullcontext() if self.report is None else owned_report(self.report):
-            done = run_finetuning(job, Reporter(note, in_shell, origin=origin, training=training))
+            done = run_finetuning(
+                job, Reporter(note, in_shell, provenance=provenance, training=training)
+            )
             if done.trials is not None:
                 print_trials(done.trials, done.task, str(self.out), as_json=self.json)
             else:
@@ -244,7 +246,7 @@ class Finetune(flags.ModelArgument, RunFlags, FinetuningOptions, flags.ThreadsFl
 
     def _show(self, done: "FinetunedModel[Any]") -> None:
         """Print the metrics, and say how the training went."""
-        from tidybert.finetuning.finetuning_run import collapse_message
+        from tidybert.finetuning.train import collapse_message
 
         result, out = done.result, self.out
         if self.json:
@@ -434,7 +436,7 @@ _MEANINGS: Final = {
 def _show_pretrained(result: "TrainingResult", out: Path, then: str, *, as_json: bool) -> None:
     """Draw the curves, print the metrics, and say how the training went; ``then`` is a command."""
     from tidybert.cli.progress import draw_curves, metric_kind
-    from tidybert.training.runs.run_origin import measured_text
+    from tidybert.training.runs.provenance import measured_text
 
     is_drawn = draw_curves(out)
     if as_json:

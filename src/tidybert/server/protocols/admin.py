@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import PlainTextResponse, Response
 
 from tidybert.server.answers import JsonAnswer, Refusal
-from tidybert.server.door import engine_of
+from tidybert.server.middleware import engine_of
 from tidybert.server.protocols.native import described
 from tidybert.server.protocols.protocol import Protocol
 from tidybert.server.settings import LOOPBACK

@@ -15,8 +15,8 @@ from tidybert.page.page_model import HEADERS, INDEX, PageModel, View, page_files
 from tidybert.page.views import VIEWS, run_of
 from tidybert.server.answers import JsonAnswer, Refusal, as_refusals
 from tidybert.server.bodies import CountedRoute
-from tidybert.server.door import engine_of
 from tidybert.server.engine import Engine
+from tidybert.server.middleware import engine_of
 from tidybert.server.protocols.native import described
 from tidybert.server.protocols.protocol import Protocol
 from tidybert.server.served_model import ServedModel

@@ -25,8 +25,8 @@ from tidybert.server.answers import (
     native_shape,
 )
 from tidybert.server.bodies import FLAT_IDS, ListOf, furthest
-from tidybert.server.door import client_of, engine_of
 from tidybert.server.engine import AskedModel
+from tidybert.server.middleware import client_of, engine_of
 from tidybert.tasks.answer import TaskAnswer
 
 

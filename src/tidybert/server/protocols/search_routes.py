@@ -15,8 +15,8 @@ from tidybert.inference.predictor import CrossEncoder
 from tidybert.search.index import CANDIDATES, Hit, check_queries, reordered
 from tidybert.server.answers import WRONG_TASK, JsonAnswer, Refusal, as_refusals
 from tidybert.server.bodies import CountedRoute, ListOf
-from tidybert.server.door import engine_of
 from tidybert.server.engine import AskedModel
+from tidybert.server.middleware import engine_of
 from tidybert.server.protocols.native import Truncate, answered, listed
 from tidybert.server.protocols.protocol import Body, Protocol, asked_by
 from tidybert.server.work_queue import SLICE

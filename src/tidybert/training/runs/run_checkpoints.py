@@ -123,7 +123,7 @@ class RunIdentity:
             name for name in (*changed, *contents) if self.kind(name) and not allowed
         ]
         if refused:
-            way = (
+            advice = (
                 "these cannot change on the way; repeat them to continue, or give a new "
                 f"{param('out')}:"
                 if fixed
@@ -135,7 +135,7 @@ class RunIdentity:
                 for name, values in {**changed, **contents}.items()
                 if name in refused
             ]
-            head = f"{where} was written with other arguments or data; {way}"
+            head = f"{where} was written with other arguments or data; {advice}"
             raise TrainingError("\n".join([head, *lines]))
         return {**changed, **contents}
 

@@ -103,9 +103,9 @@ def check_run(run: Path, resume: bool, force: bool = False) -> None:
             f"{param('out', run)} is not empty, and holds no RUN{refused}; give a new directory"
         )
     if not force:
-        way = "" if is_finished(run) else f"{param('resume')} continues it, "
+        advice = "" if is_finished(run) else f"{param('resume')} continues it, "
         raise UsageError(
-            f"{param('out', run)} holds a RUN; {way}{param('force')} replaces it, or give a new "
+            f"{param('out', run)} holds a RUN; {advice}{param('force')} replaces it, or give a new "
             "directory"
         )
 

@@ -13,8 +13,8 @@ from tidybert.errors import ConfigError, WeightsError, param
 from tidybert.files.rows import count_of
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.finetuning_run import train
 from tidybert.finetuning.head_start import ProbeMemory
+from tidybert.finetuning.train import train
 from tidybert.finetuning.training_examples import TrainingExamples, examples_of
 from tidybert.finetuning.trials import run_trials, shared_settings, variants_of
 from tidybert.inference.loading import to_device
@@ -47,7 +47,7 @@ MOST_EXAMPLES: Final = 3000
 EXAMPLES_A_STEP: Final = 8
 
 
-def with_best_way(
+def with_best_strategy(
     job: FinetuningJob, examples: TrainingExamples
 ) -> tuple[FinetuningJob, str | None]:
     """The job with the start, pooling, epochs and batch size that it leaves open, and a line on it.
@@ -76,7 +76,7 @@ def with_best_way(
     if not are_texts:
         return _with_small_batches(job, len(texts))
     num_classes = len(task.names)
-    chosen, way = _way(job, len(texts), num_classes)
+    chosen, strategy = _strategy(job, len(texts), num_classes)
     arguments = replace(arguments, **chosen)
     # A next-sentence head has [CLS] learn to hold what its sentence says; contrast suits the mean.
     heads = (ARCHITECTURES[name] for name in directory.head.architectures if name in ARCHITECTURES)
@@ -87,13 +87,13 @@ def with_best_way(
     reads = "the mean of all tokens" if pooling == "mean" else "[CLS]"
     names = job.class_names is not False
     return replace(job, arguments=arguments, class_names=names), (
-        f"{count_of(len(texts), 'labelled text')} of {num_classes} classes: {way}; the head reads "
-        f"{reads}; {param('head_start')}, {param('num_train_epochs')} and {param('pooling')} set "
-        "another way"
+        f"{count_of(len(texts), 'labelled text')} of {num_classes} classes: {strategy}; the head "
+        f"reads {reads}; {param('head_start')}, {param('num_train_epochs')} and {param('pooling')} "
+        "set another way"
     )
 
 
-def _way(job: FinetuningJob, num_texts: int, num_classes: int) -> tuple[dict[str, Any], str]:
+def _strategy(job: FinetuningJob, num_texts: int, num_classes: int) -> tuple[dict[str, Any], str]:
     """The arguments for so many texts and classes, and a name for them."""
     arguments = job.arguments
     is_small = num_texts <= MOST_OF_A_CLASS * num_classes and num_classes <= MOST_CLASSES
@@ -146,7 +146,7 @@ def _of_means(model: str | Path | FinetunedModel) -> ModelDirectory | None:
 def run_finetuning(job: FinetuningJob, reporter: Reporter | None = None) -> FinetunedModel[Any]:
     """Read the examples of a job, train as it says, and return the model that it chose.
 
-    Raises what reading raises, and what ``finetuning_run.train`` and ``run_trials`` raise.
+    Raises what reading raises, and what ``train`` and ``run_trials`` raise.
     """
     reporter = reporter or Reporter()
     with ExitStack() as stack:
@@ -155,11 +155,11 @@ def run_finetuning(job: FinetuningJob, reporter: Reporter | None = None) -> Fine
         stack.enter_context(usual_torch())
         stack.enter_context(repeating(job.arguments.deterministic, job.device))
         examples = examples_of(job, reporter, warns=reporter.rows is not None)
-        reporter.origin(examples.origin)
+        reporter.provenance(examples.provenance)
         if isinstance(job.task, str) and job.dev is None:
             # arguments.json repeats the share, whatever becomes of the data.
             job = replace(job, dev_fraction=job.share_held_out(len(examples.labelled)))
-        job, why = with_best_way(job, examples)
+        job, why = with_best_strategy(job, examples)
         if why is not None:
             reporter.tell(why)
         if job.has_trials:
@@ -201,7 +201,7 @@ def _run_trials(
         best,
         result=replace(best.result, seconds=trials.best.seconds),
         collapsed=trials.best.collapsed,
-        made_from=examples.origin,
+        provenance=examples.provenance,
         held_out=examples.held_out or (),
         trials=trials,
     )

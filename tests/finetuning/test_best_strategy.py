@@ -17,7 +17,7 @@ from tidybert.cli import main as shell
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning import head_start as contrastive
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import with_best_way
+from tidybert.finetuning.run_finetuning import with_best_strategy
 from tidybert.finetuning.training_examples import TrainingExamples
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
@@ -55,7 +55,7 @@ def way(sentence_model: Path) -> Callable[..., Way]:
         task = given.pop("task", Classification(names))
         model = given.pop("model", sentence_model)
         job = FinetuningJob(task, model, texts, None, arguments, **given)
-        found, why = with_best_way(job, TrainingExamples(task, texts, None))
+        found, why = with_best_strategy(job, TrainingExamples(task, texts, None))
         assert (why is None) == (found is job)
         return found.arguments.head_start, found.arguments.num_train_epochs, found.arguments.pooling
 
@@ -128,7 +128,7 @@ def test_few_examples_have_small_batches(sentence_model: Path, tiny_model: Path)
     ) -> int | None:
         pairs = [TextExample(f"t{n}", "another", "no", n) for n in range(count)]
         job = FinetuningJob(task, model, pairs, None, TrainingArguments(**given))
-        found, why = with_best_way(job, TrainingExamples(task, pairs, None))
+        found, why = with_best_strategy(job, TrainingExamples(task, pairs, None))
         assert (why is None) == (found is job)
         assert (found.arguments.head_start, found.arguments.pooling) == (None, None)
         return found.arguments.train_batch_size

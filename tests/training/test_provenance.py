@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.training.runs.run_origin import trained_on
+from tidybert.training.runs.provenance import trained_on
 
 
 @pytest.mark.parametrize(

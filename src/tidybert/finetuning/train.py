@@ -18,7 +18,7 @@ from tidybert.data.splits import text_hashes, write_training_texts
 from tidybert.errors import CollapseWarning, UsageError, in_python, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning.distillation import Lessons, learn_states, lessons_of
+from tidybert.finetuning.distillation import Supervision, learn_states, supervision_of
 from tidybert.finetuning.finetuned_model import FinetunedModel, save, write_weights
 from tidybert.finetuning.finetuning_job import (
     FEWEST_TO_HOLD_OUT,
@@ -52,6 +52,7 @@ from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.loop import TrainingLoop
 from tidybert.training.precision import decided, go_on_as_begun
 from tidybert.training.reports import TrainingResult
+from tidybert.training.runs.provenance import environment
 from tidybert.training.runs.run_checkpoints import (
     RunIdentity,
     remove_best,
@@ -65,7 +66,6 @@ from tidybert.training.runs.run_directory import (
     trained_bytes,
     write_arguments,
 )
-from tidybert.training.runs.run_origin import environment
 from tidybert.training.training_arguments import TrainingArguments
 
 # A model that gives every example the same answer: how it is found, and what to say.
@@ -121,7 +121,7 @@ def identity_of(
     task: AnyTask,
     model: nn.Module,
     data: TrainingData[Any],
-    lessons: Lessons,
+    supervision: Supervision,
     arguments: TrainingArguments,
 ) -> RunIdentity:
     """What a resumed run must share: settings; hashes of examples, first weights and teacher."""
@@ -129,14 +129,14 @@ def identity_of(
     taken = {name for name in task.options_class.field_names() if name in options.field_names()}
     settings, contents = values_of(job.task_options, options), {}
     settings = {name: value for name, value in settings.items() if name in taken}
-    if lessons.teacher:
+    if supervision.teacher:
         settings |= {name: getattr(job, name) for name in named(FinetuningOptions, needs="teacher")}
-        contents = {"teacher": lessons.teacher["sha256"]}
+        contents = {"teacher": supervision.teacher["sha256"]}
 
     def pieces() -> Iterator[bytes]:
         parts = [data.train_features, data.dev_features]
         # A run without a teacher keeps the hash that older versions recorded.
-        parts += [lessons.features[len(data.train_features) :]] if lessons.teacher else []
+        parts += [supervision.features[len(data.train_features) :]] if supervision.teacher else []
         for features in parts:
             yield f"{len(features)} examples".encode()
             for one in features:
@@ -175,10 +175,12 @@ def train(
     """
     task, run, length = examples.task, job.out, job.length
     before = go_on_as_begun(run, job.resume)
-    config, tokenizer, origin = model_sources(job.model, job.vocab, allow_pickle=job.allow_pickle)
+    config, tokenizer, pretrained = model_sources(
+        job.model, job.vocab, allow_pickle=job.allow_pickle
+    )
     # As other programs read it, whichever way the weights were trained before.
     tokenizer = tokenizer.reading(special_tokens_in_text=True)
-    begun = origin if isinstance(origin, ModelDirectory) else None
+    begun = pretrained if isinstance(pretrained, ModelDirectory) else None
     task = task.begun_from(begun, job.arguments.pooling)
     # What is said of the model comes after what is said of the data, which the user knows.
     of_model: list[str] = []
@@ -189,7 +191,7 @@ def train(
     with weights_drawn_with(arguments.seed):
         # A head that learned to read the last layer would be no good start for an earlier one.
         new_head = job.new_head or job.num_layers is not None
-        network, has_head = built_from(task, config, origin, new_head, later)
+        network, has_head = built_from(task, config, pretrained, new_head, later)
     if job.num_layers is not None:
         config = keep_layers(network, job.num_layers, later)
     freeze(network, arguments.freeze_layers, arguments.freeze_embeddings)
@@ -224,7 +226,7 @@ def train(
     for one in unlabelled:
         one.example += len(data.train)
     features = [*data.train_features, *unlabelled]
-    lessons = lessons_of(job, examples, task, tokenizer, features, reporter)
+    supervision = supervision_of(job, examples, task, tokenizer, features, reporter)
     if not has_head:
         task.start(network, data.train_features)
     precision = decided(arguments.precision, device, config.hidden_size, reporter, before)
@@ -236,7 +238,7 @@ def train(
         outputs = run_features(task, model, data.dev_features, precision=answering)
         return task.answers(outputs, data.dev_features, data.held_out)
 
-    identity = identity_of(job, task, network, data, lessons, arguments)
+    identity = identity_of(job, task, network, data, supervision, arguments)
     # The answers to dev with the best weights, so that they are not computed again at the end.
     known: list[tuple[dict[str, Any], Answers[Any, Any]]] = []
 
@@ -253,8 +255,8 @@ def train(
 
     objective = task.objective(
         network,
-        lessons.features,
-        lessons.loss,
+        supervision.features,
+        supervision.loss,
         computed,
         evaluate=evaluate if data.held_out else None,
         metric=task.metric,
@@ -263,7 +265,7 @@ def train(
     trained = FinetunedModel(
         *(task, network, tokenizer, config, length, TrainingResult(0, 0, {}, 0.0, 0, 0)),
         inputs=name_of(task.inputs_of(examples.train)),
-        made_from=examples.origin,
+        provenance=examples.provenance,
     )
     loop = TrainingLoop(
         objective,
@@ -275,33 +277,33 @@ def train(
     )
     given = {**job.recorded(), **asdict(arguments)}
     record = {
-        "files": dict(examples.origin.files),
-        "read": dict(examples.origin.read),
+        "files": dict(examples.provenance.files),
+        "read": dict(examples.provenance.read),
         "num_train": len(data.train),
         "num_dev": len(data.held_out),
         "num_steps": objective.settings.num_steps,
         **environment(device, job.model),
         "precision": computed.precision,
     }
-    if lessons.teacher:
-        record |= {"teacher": lessons.teacher, "num_unlabelled": len(examples.unlabelled)}
+    if supervision.teacher:
+        record |= {"teacher": supervision.teacher, "num_unlabelled": len(examples.unlabelled)}
     if run is not None:
         if job.resume:
             loop.resume(change=job.change)
         elif job.force:
             clear_run(run)
         write_arguments(run, {**given, RECORD: record})
-    if lessons.encoder is not None and loop.state.step == 0:
-        learn_states(loop, lessons.encoder)
+    if supervision.encoder is not None and loop.state.step == 0:
+        learn_states(loop, supervision.encoder)
     folds = None
-    lessons = replace(lessons, encoder=None)  # whose memory is free from here on
+    supervision = replace(supervision, encoder=None)  # whose memory is free from here on
     if not has_head and arguments.head_start != "random" and loop.state.step == 0:
         named = _named_features(job, task, examples.train, tokenizer, reporter)
         # A job of files has no other figures; a program that holds examples measures by itself.
         is_asked = not data.held_out and isinstance(job.task, str)
         few = data.train if is_asked and len(data.train) < FEWEST_TO_HOLD_OUT else ()
-        shared = None if origin is None else probe
-        folds = start_with_probe(task, loop, lessons.summed_loss, shared, named, few)
+        shared = None if pretrained is None else probe
+        folds = start_with_probe(task, loop, supervision.summed_loss, shared, named, few)
     interrupted = None
     try:
         # A head at random is no start to keep.
@@ -339,7 +341,7 @@ def train(
         write_arguments(run, finished.arguments)
         texts = map(task.identity, [*data.train, *examples.unlabelled])
         write_training_texts(run, text_hashes(texts))
-        inputs, name = finished.metadata.inputs, examples.origin.name
+        inputs, name = finished.metadata.inputs, examples.provenance.name
         write_run_card(
             *(run, task, finished.arguments, answers, inputs, length, name),
             in_transformers=config.model_type != "bert-mean",

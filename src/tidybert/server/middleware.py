@@ -114,7 +114,7 @@ def client_of(request: Request) -> str:
     return found
 
 
-class Door:
+class Middleware:
     """The outermost part of the app: ``shape_of`` a path's refusals; ``is_open`` without a key."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The door: keys, sizes, clients that leave, and errors that nobody expected."""
+"""The middleware: keys, sizes, clients that leave, and errors that nobody expected."""
 
 import asyncio
 import gc

@@ -17,7 +17,7 @@ from tidybert.files.rows import as_list, count_of
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.keywords import EvaluateOptions, FinetuneOptions
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.measurement import measure
 from tidybert.inference.options import MeasureOptions, PredictorOptions
 from tidybert.inference.predictor import Predictor

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RunOrigin:
+class Provenance:
     """Where a run's examples came from: the ``file_identity`` of each part, and how they were read.
 
     name: the RUN's own, where it is not its directory's.  label_values: labels that are not texts.

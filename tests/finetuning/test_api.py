@@ -22,8 +22,8 @@ from tidybert.errors import (
     UsageError,
 )
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import finetuning_run
-from tidybert.finetuning.entrance import TaskName
+from tidybert.finetuning import train as train_module
+from tidybert.finetuning.api import TaskName
 from tidybert.tasks.answer_types import (
     ChoiceMetrics,
     ClassMetrics,
@@ -176,7 +176,7 @@ RANDOM: dict[str, Any] = {"max_steps": 1, "head_start": "random"}
 def test_findings_and_a_collapse_are_warnings_at_the_users_line(
     tiny_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finetuning_run, "collapsed_to", lambda _answers: "x")
+    monkeypatch.setattr(train_module, "collapsed_to", lambda _answers: "x")
     data = [(text, "xy"[n % 2]) for n, text in enumerate(texts(36))] + [("red", "y")] * 3
 
     with pytest.warns(UserWarning, match="collapsed") as warned:

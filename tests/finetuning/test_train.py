@@ -16,10 +16,10 @@ from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.checkpoints.weights import to_huggingface
 from tidybert.errors import DataError, DivergedError, TidyBertError, UsageError
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning import finetuning_run
+from tidybert.finetuning import train as train_module
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_job import FinetuningJob
-from tidybert.finetuning.run_job import run_finetuning
+from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.predictor import Predictor
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import ClassAnswers, Classification
@@ -139,13 +139,13 @@ def test_dev_is_answered_once_an_evaluation_and_those_of_the_best_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     measured: list[int] = []
-    run = finetuning_run.run_features
+    run = train_module.run_features
 
     def counted(*given: Any, **named: Any) -> Any:
         measured.append(len(given[2]))
         return run(*given, **named)
 
-    monkeypatch.setattr(finetuning_run, "run_features", counted)
+    monkeypatch.setattr(train_module, "run_features", counted)
     monkeypatch.setattr(FineTuning, "is_better", lambda *_: len(measured) <= best)
 
     finished = toy(head_start="random", run=tmp_path / "run")
