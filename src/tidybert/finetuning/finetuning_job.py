@@ -52,8 +52,8 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption, DescriptionsOption
     PANEL: ClassVar = "Training"
 
     dev_fraction: float | None = option(None, at_least=0, below=1, estimator=False, panel="Data")
-    """Fraction of --train to measure on without --dev. If not set: what was drawn at random of a
-    file of labels, 0.1 of 1,000 examples and more, else 0."""
+    """Fraction of --train to measure on without --dev. If not set: texts drawn at random, else 0.1
+    of 1,000 examples and more."""
     corrections: str | Path | None = option(None, estimator=False, panel="Data")
     """``--corrections FILE``: CSV of tidybert check with right labels of --train, for classify."""
     max_seq_length: int | None = option(None)
