@@ -33,7 +33,7 @@ OPSET: Final = 20
 """The first with a Gelu of its own."""
 _OPERATORS: Final = """
     Abs Add And Cast Clip Concat Cos CumSum Div Equal Expand Gather Gelu Gemm LayerNormalization
-    LessOrEqual MatMul MatMulInteger Max Mul Not Range Reciprocal ReduceL2 ReduceMax ReduceSum Relu
+    LessOrEqual MatMul MatMulInteger Max Mul Not Range ReduceL2 ReduceMax ReduceSum Relu
     Reshape Round Shape Sigmoid Sin Slice Softmax Split Squeeze Sub Tanh Transpose Unsqueeze Where
 """
 OPERATORS: Final = frozenset(_OPERATORS.split())
@@ -153,13 +153,11 @@ class _Check:
         if layers != many:
             raise self._other(f"{layers} layers", f"num_hidden_layers {many}")
         counts = Counter(shapes.values())
-        for key, shape in {
-            "hidden_size": (width, 3 * width),
-            "intermediate_size": (config.intermediate_size, width),
-        }.items():
-            if counts[shape] < many:
+        joint, output = (width, 3 * width), (config.intermediate_size, width)
+        for key, pair in (("hidden_size", joint), ("intermediate_size", output)):
+            if counts[pair] < many:
                 raise self._other(
-                    f"{counts[shape]} tensors of {shape[0]} x {shape[1]}",
+                    f"{counts[pair]} tensors of {pair[0]} x {pair[1]}",
                     f"{key} {getattr(config, key)} and num_hidden_layers {many}",
                 )
         for table, key in _TABLES.items():
