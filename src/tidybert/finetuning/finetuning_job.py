@@ -169,13 +169,6 @@ class FinetuningJob(FinetuningOptions):
         return share_by_rule(num_examples, self.arguments)
 
     @property
-    def learns_names(self) -> bool:
-        """Whether names and descriptions of classes are further examples for a new head."""
-        if self.class_names is None:
-            return self.descriptions is not None
-        return self.class_names
-
-    @property
     def length(self) -> int:
         """Most tokens of a sequence: those given, or the task's default."""
         if self.max_seq_length is not None:

@@ -19,7 +19,7 @@ from tidybert.errors import CollapseWarning, UsageError, in_python, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.distillation import Supervision, learn_states, supervision_of
-from tidybert.finetuning.finetuned_model import FinetunedModel, save, write_weights
+from tidybert.finetuning.finetuned_model import FinetunedModel, save, write_run_card, write_weights
 from tidybert.finetuning.finetuning_job import (
     FEWEST_TO_HOLD_OUT,
     FinetuningJob,
@@ -33,7 +33,6 @@ from tidybert.finetuning.head_start import (
     start_with_probe,
     with_head_start,
 )
-from tidybert.finetuning.run_card import write_run_card
 from tidybert.finetuning.training_examples import TrainingExamples, examine_unlabelled
 from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import fitting_length, to_device
@@ -359,7 +358,8 @@ def _named_features(
     reporter: Reporter,
 ) -> list[Features]:
     """Names and descriptions of the classes as further examples, if the job asks for them."""
-    if not job.learns_names or name_of(task.inputs_of(train)) != TEXT.name:
+    is_asked = job.descriptions is not None if job.class_names is None else job.class_names
+    if not is_asked or name_of(task.inputs_of(train)) != TEXT.name:
         return []
     given = job.descriptions
     given = read_descriptions(given) if isinstance(given, str | Path) else given
