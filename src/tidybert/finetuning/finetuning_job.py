@@ -16,8 +16,12 @@ from tidybert.options import check_value, named, option
 from tidybert.tasks.registry import task_class
 from tidybert.tasks.task_options import DescriptionsOption, TaskOptions
 from tidybert.training.runs.provenance import Provenance
-from tidybert.training.runs.run_options import PickleOption, RowsOption, RunOptions
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.training_arguments import (
+    PickleOption,
+    RowsOption,
+    RunOptions,
+    TrainingArguments,
+)
 
 if TYPE_CHECKING:
     from tidybert.finetuning.finetuned_model import FinetunedModel
