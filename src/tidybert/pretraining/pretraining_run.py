@@ -31,7 +31,7 @@ from tidybert.inference.loading import choose_device, to_device
 from tidybert.modeling.kernels.dropout import keep_half_residual
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.batches.stream import PhasedStream
-from tidybert.pretraining.plan import PretrainingPlan
+from tidybert.pretraining.plan import PretrainingPlan, weighted_corpora
 from tidybert.pretraining.pretraining_arguments import check_lengths
 from tidybert.pretraining.pretraining_job import PretrainingJob, is_new
 from tidybert.pretraining.pretraining_objective import (
@@ -44,7 +44,6 @@ from tidybert.pretraining.pretraining_objective import (
 from tidybert.pretraining.probes import read_probes
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.throughput import Utilization, estimate, flops_per_token, peak_flops
-from tidybert.pretraining.weighted_data import weighted_corpora
 from tidybert.storage.model_files import RECORD
 from tidybert.system.reporter import Reporter
 from tidybert.tokenization import BasicTokenizer, BertTokenizer
