@@ -301,17 +301,15 @@ def _kept_characters(
 
 def _given_words(words: dict[str, int], kept: set[str]) -> dict[str, int]:
     """The words to learn from and how often to give each, so that time and memory are bounded."""
-    known = [item for item in words.items() if kept.issuperset(_single_pieces(item[0]))]
+    known = [
+        (word, count)
+        for word, count in words.items()
+        if kept.issuperset([word[0], *(CONTINUATION + each for each in word[1:])])
+    ]
     known.sort(key=lambda item: (-item[1], item[0]))
     known = known[:MAX_TRAINED_WORDS]
     divisor = max(1.0, sum(count for _, count in known) / MAX_GIVEN)
     return {word: times for word, count in known if (times := round(count / divisor))}
-
-
-def _single_pieces(word: str) -> Iterator[str]:
-    yield word[0]
-    for character in word[1:]:
-        yield CONTINUATION + character
 
 
 def _placed(pieces: list[str]) -> list[str]:
