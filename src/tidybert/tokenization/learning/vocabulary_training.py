@@ -229,7 +229,11 @@ def train_vocabulary(
     """
     check_training(size, character_coverage)
     counts.finish()
-    found = _characters(counts)
+    # How often each character begins a word, and with ## before it how often it is inside one.
+    first, inner = counts.characters()
+    found = Counter(first)
+    for character, count in inner.items():
+        found[CONTINUATION + character] = count
     if not found:
         raise DataError("the text has no words to learn a vocabulary from")
     room = size - len(SPECIAL_TOKENS)
@@ -265,17 +269,8 @@ def check_training(size: int, character_coverage: float) -> None:
         )
 
 
-def _characters(counts: WordCounts) -> Counter[str]:
-    """How often each character begins a word, and with ## before it how often it is inside one."""
-    first, inner = counts.characters()
-    found = Counter(first)
-    for character, count in inner.items():
-        found[CONTINUATION + character] = count
-    return found
-
-
 def _expected(found: Counter[str]) -> Counter[str]:
-    """The same, where a character inside words is expected to begin one in a hundred times."""
+    """The counts, where a character inside words is expected to begin one in a hundred times."""
     expected = found.copy()
     for piece, count in found.items():
         if piece.startswith(CONTINUATION):
