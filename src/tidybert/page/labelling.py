@@ -11,18 +11,18 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from tidybert.data.features import Features, example_features
-from tidybert.data.labels_file import SEPARATOR, Answer
+from tidybert.data.labels_file import SEPARATOR, Answer, CorrectionsFile, LabelsFile
 from tidybert.data.splits import folds_of
 from tidybert.errors import DataError, TidyBertError, in_shell
 from tidybert.files.label_rows import LABELLED, NONE, text_key
 from tidybert.files.text_examples import TextExample, canonical_label
-from tidybert.finetuning.active_learning import NextText, Pool
+from tidybert.finetuning.active_learning import Drawn, NextText, Pool
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.zero_shot import class_texts, nameless
 from tidybert.metrics.bootstrap import proportion_interval
@@ -55,18 +55,6 @@ _LENGTH: Final = 128
 """Most tokens that the probe reads of a text, as fine-tuning does by default."""
 
 
-class Store(Protocol):
-    """Where answers are kept: a LabelsFile, or the corrections of a check."""
-
-    notes: list[str]
-
-    def has_changed(self) -> bool: ...
-
-    def read(self) -> list[Answer]: ...
-
-    def add(self, answers: Sequence[Answer]) -> None: ...
-
-
 @dataclass(frozen=True)
 class Suspect:
     """A label that a check suspects: what it is, what the probe says instead, and why."""
@@ -95,7 +83,6 @@ class LabelSettings:
     seed: int = 0
     suspects: Sequence[Suspect] = ()
     opening: Mapping[str, Any] = field(default_factory=dict)
-    topics: npt.NDArray[np.int64] | None = None
 
 
 Labelled = list[tuple[int, tuple[str, ...]]]
@@ -131,7 +118,7 @@ class Labelling:
     def __init__(
         self,
         examples: Sequence[TextExample],
-        store: Store,
+        store: LabelsFile | CorrectionsFile,
         settings: LabelSettings,
         progress: Callable[[int], AbstractContextManager[Reporter]] = lambda _: nullcontext(SILENT),
     ) -> None:
@@ -145,6 +132,10 @@ class Labelling:
                 self._number_of[key] = len(self.examples)
                 self.examples.append(one)
         self.num_equal = len(examples) - len(self.examples)
+        self.classes: list[str] = []
+        self._answers: dict[int, Answer] = {}
+        #: What each action changed: the answers before it, by number.
+        self._history: list[dict[int, Answer | None]] = []
         self._vectors = np.empty((0, 0), dtype=np.float32)
         self._near: Floats | None = None
         self._of_name: dict[str, Floats] = {}
@@ -189,18 +180,16 @@ class Labelling:
             if status not in (LABELLED, NONE, SKIPPED):
                 raise DataError(f"the status {status!r:.40} is none of labelled, none and skipped")
             names = tuple(self._checked_labels(labels)) if status == LABELLED else ()
-            current = self._current
-            drawn = "chosen"
-            if number in self._answers:
-                drawn = self._answers[number].drawn
-            elif current is not None and current.number == number:
-                drawn = current.drawn
+            numbers = list(dict.fromkeys((number, *also)))
             given = [
-                self._answer(each, names, status, drawn if each == number else "chosen")
-                for each in dict.fromkeys((number, *also))
-            ]
-            self._keep(given)
+                Answer(tuple(_texts(one)), names, status, self._drawn(at), str(one.row))
+                for at in numbers for one in [self._example(at)]
+            ]  # fmt: skip
+            self._store.add(given)
+            self._history.append({at: self._answers.get(at) for at in numbers})
+            self._answers |= dict(zip(numbers, given, strict=True))
             self.classes += [name for name in names if name not in self.classes]
+            self._label_changed()
             self._advance()
 
     def back(self) -> None:
@@ -216,21 +205,17 @@ class Labelling:
             ])  # fmt: skip
             self._history.pop()
             first = next(iter(before))
-            drawn: Any = self._answers[first].drawn
-            for number, was in before.items():
-                if was is None:
-                    del self._answers[number]
-                else:
-                    self._answers[number] = was
-            self._current = NextText(first, drawn)
+            self._current = NextText(first, self._drawn(first))
+            kept = {at: one for at, one in self._answers.items() if at not in before}
+            self._answers = kept | {at: was for at, was in before.items() if was is not None}
             self._label_changed()
 
     def show(self, number: int) -> None:
         """Ask a text that has a label again."""
         with self._lock:
-            self._example(number)
-            drawn: Any = self._answers[number].drawn if number in self._answers else "chosen"
-            self._current = NextText(number, drawn)
+            if number not in self._answers:
+                raise DataError(f"text {number} has no answer yet")
+            self._current = NextText(number, self._drawn(number))
 
     # What the page shows.
 
@@ -246,31 +231,20 @@ class Labelling:
                 share = learned.right / learned.measured
                 interval = proportion_interval(share, learned.measured)
                 accuracy = {"low": interval.low, "high": interval.high, "count": learned.measured}
+            random = sum(one.drawn == "random" for one in self._answers.values() if one.labels)
             return {
-                "file": self.settings.file,
-                "out": self.settings.out,
-                "several": self.settings.multi_label,
-                "corrects": bool(self.settings.suspects),
-                "encoding": self._encoded,
+                "file": self.settings.file, "out": self.settings.out, "encoding": self._encoded,
+                "several": self.settings.multi_label, "corrects": bool(self.settings.suspects),
                 "classes": [
                     {"name": name, "key": KEYS[at : at + 1], "count": counts[name]}
                     for at, name in enumerate(self.classes)
                 ],
-                "labelled": statuses[LABELLED],
-                "none": statuses[NONE],
-                "skipped": statuses[SKIPPED],
-                "random": sum(
-                    one.drawn == "random" and one.status == LABELLED
-                    for one in self._answers.values()
-                ),
-                "left": len(self.examples) - len(self._answers),
-                "equal": self.num_equal,
-                "accuracy": accuracy,
-                "learned": learned.count if learned else 0,
-                "canGoBack": bool(self._history),
-                "item": self._item(),
-                "said": said,
-            }
+                "labelled": statuses[LABELLED], "none": statuses[NONE],
+                "skipped": statuses[SKIPPED], "random": random,
+                "left": len(self.examples) - len(self._answers), "equal": self.num_equal,
+                "accuracy": accuracy, "learned": learned.count if learned else 0,
+                "canGoBack": bool(self._history), "item": self._item(), "said": said,
+            }  # fmt: skip
 
     def errors(self) -> list[dict[str, Any]]:
         """Labelled texts of which probes that did not see them believe otherwise, surest first."""
@@ -279,7 +253,7 @@ class Labelling:
         p = None if learned is None else self._held_out(learned, labelled, [])
         if learned is None or p is None:
             raise DataError("the model has learned from too few labels: label more texts first")
-        found = []
+        found: list[dict[str, Any]] = []
         for (at, labels), each in zip(labelled, p, strict=True):
             believed, probability = _believed(learned.task, each)
             if set(believed) != set(labels):
@@ -300,26 +274,23 @@ class Labelling:
             beliefs = [of_name.get(name) for name in self.classes]
         given = self._answers.get(number)
         suspect = self.settings.suspects[number] if self.settings.suspects else None
+        near = [
+            {"number": at, "texts": [each[:_NEAR_CHARACTERS] for each in _texts(self.examples[at])]}
+            for at in self._nearest(number)
+        ]
         return {
-            "number": number,
-            "row": one.row,
-            "texts": _texts(one),
-            "drawn": self._current.drawn,
-            "labels": given.labels if given else [],
-            "status": given.status if given else "",
-            "beliefs": beliefs,
+            "number": number, "row": one.row, "texts": _texts(one), "near": near,
+            "drawn": self._current.drawn, "labels": given.labels if given else [],
+            "status": given.status if given else "", "beliefs": beliefs,
             "suspect": None if suspect is None else vars(suspect),
-            "near": [
-                {"number": at, "texts": [each[:_NEAR_CHARACTERS] for each in _texts(two)]}
-                for at in self._nearest(number)
-                for two in [self.examples[at]]
-            ],
-        }
+        }  # fmt: skip
 
     def _nearest(self, number: int) -> list[int]:
+        """Texts that may be labelled with one at once; those to be drawn at random stay."""
         if self._near is None:
             return []
         cosines = self._near @ self._near[number]
+        cosines[self._pool.is_kept] = -np.inf
         cosines[[number, *self._answers]] = -np.inf
         order = np.argsort(-cosines, kind="stable")[:_NEAR]
         return [at for at in order.tolist() if np.isfinite(cosines[at])]
@@ -332,16 +303,15 @@ class Labelling:
 
     def _take(self, answers: Sequence[Answer]) -> None:
         """Begin with the answers of the store."""
-        self.classes: list[str] = list(self.settings.classes)
-        self._answers: dict[int, Answer] = {}
-        self._others: dict[tuple[str, ...], Answer] = {}
-        #: What each action changed: the answers before it, by number.
-        self._history: list[dict[int, Answer | None]] = []
+        self.classes = list(self.settings.classes)
+        self._answers = {}
+        others = set()
+        self._history = []
         for one in answers:
             number = self._number_of.get(self._key(one.row, one.texts))
             self.classes += [name for name in one.labels if name not in self.classes]
             if number is None:
-                self._others[one.key] = one
+                others.add(one.key)
             elif one.status == UNDONE:
                 self._answers.pop(number, None)
                 self._history = [each for each in self._history if number not in each]
@@ -349,9 +319,9 @@ class Labelling:
                 self._history.append({number: self._answers.get(number)})
                 self._answers[number] = one
         LABELS.check(len(self.classes), self.settings.out)
-        if self._others:
+        if others:
             self._store.notes.append(
-                f"{len(self._others):,} texts of {self.settings.out} are not in "
+                f"{len(others):,} texts of {self.settings.out} are not in "
                 f"{self.settings.file}: training reads them, the page does not"
             )
 
@@ -365,16 +335,12 @@ class Labelling:
         self._said = "; ".join([changed, *self._store.notes])
         self._label_changed()
 
-    def _keep(self, given: Sequence[Answer]) -> None:
-        numbers = [self._number_of[self._key(one.row, one.texts)] for one in given]
-        self._store.add(given)
-        self._history.append({number: self._answers.get(number) for number in numbers})
-        self._answers |= dict(zip(numbers, given, strict=True))
-        self._label_changed()
-
-    def _answer(self, number: int, labels: tuple[str, ...], status: str, drawn: str) -> Answer:
-        one = self._example(number)
-        return Answer(tuple(_texts(one)), labels, status, drawn, str(one.row))
+    def _drawn(self, number: int) -> Drawn:
+        """How a text came to be asked."""
+        if number in self._answers:
+            return "random" if self._answers[number].drawn == "random" else "chosen"
+        current = self._current
+        return current.drawn if current is not None and current.number == number else "chosen"
 
     def _example(self, number: int) -> TextExample:
         if not 0 <= number < len(self.examples):
@@ -418,19 +384,15 @@ class Labelling:
     def _choose(self) -> None:
         """Fill the queue; the lock is held."""
         labels = np.full(len(self.examples), -1, dtype=np.int64)
-        passed, drawn = [], []
-        for number, one in self._answers.items():
+        for at, one in self._answers.items():
             if one.labels:
-                labels[number] = self.classes.index(one.labels[0])
-            else:
-                passed.append(number)
-            if one.status != SKIPPED:
-                drawn.append(one.drawn)
-        beliefs = self._learned.beliefs if self._learned and not self.settings.at_random else None
-        asked: Any = ["random" if each == "random" else "chosen" for each in drawn]
-        if beliefs is not None and beliefs.shape[1] < 2:
+                labels[at] = self.classes.index(one.labels[0])
+        passed = [at for at, one in self._answers.items() if not one.labels]
+        drawn = [self._drawn(at) for at, one in self._answers.items() if one.status != SKIPPED]
+        beliefs = None if self._learned is None else self._learned.beliefs
+        if self.settings.at_random or (beliefs is not None and beliefs.shape[1] < 2):
             beliefs = None
-        self._queue = self._pool.next(labels, asked, beliefs, _QUEUE, passed)
+        self._queue = self._pool.next(labels, drawn, beliefs, _QUEUE, passed)
         if self.settings.at_random:
             self._queue = [NextText(one.number, "random") for one in self._queue]
 
@@ -476,7 +438,7 @@ class Labelling:
         lengths = np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
         with self._lock:
             self._vectors, self._near, self._encoded = vectors, centred / lengths, None
-            self._pool = Pool(vectors, self.settings.seed, self.settings.topics)
+            self._pool = Pool(vectors, self.settings.seed)
 
     def _vectors_of(self, examples: Sequence[TextExample], reporter: Reporter) -> Floats:
         """(n, H); of pairs |u - v| and u v, side by side, as a check compares them."""
