@@ -20,6 +20,7 @@ from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample, label_names
+from tidybert.files.text_files import read_soft_examples
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import ClassScores, classification_metrics
@@ -50,7 +51,7 @@ class ClassAnswers(TextAnswers["Classification"]):
     @cached_property
     def label_ids(self) -> Indices:
         """(N,) the right class."""
-        return np.array(self.labels, dtype=np.int64)
+        return np.array(list(map(likeliest, self.labels)), dtype=np.int64)
 
     def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
         which = slice(None) if chosen is None else chosen
@@ -224,7 +225,7 @@ class Classification(TextTask):
     def calibrated(self, answers: ClassAnswers) -> Self:
         """One temperature, and then the score from which a label is given, if one is asked for."""
         found, options = copy(self), self._options
-        found.temperature = fit_temperature(answers.logits, np.array(answers.labels))
+        found.temperature = fit_temperature(answers.logits, answers.label_ids)
         if options.min_coverage is not None or options.min_accuracy is not None:
             warmed = found.answers(answers.outputs, answers.features, answers.examples)
             assert isinstance(warmed, ClassAnswers)
@@ -237,6 +238,28 @@ class Classification(TextTask):
                     "model gives no label: train it with more examples, or ask for less"
                 )
         return found
+
+
+class SoftClassification(Classification):
+    """Cross-entropy with probabilities, of a model or of several people; measured by the likeliest.
+
+    The finished model is one of classify.
+    """
+
+    read = read_soft_examples
+
+    def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
+        names = ((name, one.row) for one in examples for name in one.soft or ())
+        refuse_unknown("label", names, self.label_ids)
+        super().add_labels(features, examples)
+        for one in features:
+            soft = examples[one.example].soft or {self.names[one.label]: 1.0}
+            one.label = tuple(soft.get(name, 0.0) for name in self.names)
+
+
+def likeliest(label: int | tuple[float, ...]) -> int:
+    """The class of a label, which may be probabilities."""
+    return int(np.argmax(label)) if isinstance(label, tuple) else int(label)
 
 
 def balanced_class_weights(labels: Sequence[str]) -> dict[str, float]:
