@@ -23,9 +23,10 @@ COLUMNS: Final = (LABEL, STATUS, DRAWN, "row", "by", "at")
 The last one may be cut off by a kill without harm."""
 LABELLED: Final = "labelled"
 NONE: Final = "none"
+SKIPPED: Final = "skipped"
+UNDONE: Final = "undone"
 STATUSES: Final = {
-    LABELLED: "labelled", NONE: "in none of the classes", "skipped": "skipped",
-    "undone": "taken back",
+    LABELLED: "labelled", NONE: "in none of the classes", SKIPPED: "skipped", UNDONE: "taken back"
 }  # fmt: skip
 """What the column says, and what a note says of texts without a label."""
 
