@@ -556,7 +556,7 @@ class Index(
     flags.ModelArgument, flags.FileArgument, PassageOptions, SentenceOptions, flags.AnswerFlags,
     flags.ClusterFlags,
 ):  # fmt: skip
-    """Turn each text into a vector by MODEL's encoder, for tidybert search.
+    """Keep each text with its words and its vector by MODEL's encoder, for tidybert search.
 
     The other columns of FILE are kept beside the texts. The same command continues a stopped
     one, and with more texts at the end of FILE it adds those; nothing is computed twice.
@@ -579,6 +579,9 @@ class Index(
     a line. Takes no MODEL."""
     compact: bool = False
     """``--compact``: Give back the space of deleted and replaced texts. Takes no MODEL."""
+    words: bool | None = None
+    """``--words/--no-words``: Keep words beside the vectors, also of texts that are there. If not
+    set: as the index has it; new: yes."""
     model: str | None = None  # type: ignore[assignment]
     read: ReadOptions
 
@@ -607,6 +610,7 @@ class Index(
             stored=self.dtype,
             id=self.id,
             replacing=self.replace,
+            words=self.words,
             **values_of(self, PassageOptions),
         ).joining(self.out)
         if self.cluster is not None:
