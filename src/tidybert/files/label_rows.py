@@ -44,6 +44,12 @@ def text_key(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(" ".join(each.split()) for each in texts)
 
 
+def wrong_status(said: str) -> str:
+    """What is wrong with the row of a text without a label, whose status is another."""
+    expected = ", ".join(each for each in STATUSES if each != LABELLED)
+    return f"without a label, {STATUS} is {said[:40]!r}; expected {expected}"
+
+
 def last_rows(
     rows: Iterator[CellsRow | Problem], report: ReadReport, *, keeps_none: bool
 ) -> Iterator[CellsRow | Problem]:
@@ -91,9 +97,7 @@ def last_rows(
         elif said in STATUSES and said != LABELLED:
             left_out[STATUSES[said]] += 1
         else:
-            expected = ", ".join(each for each in STATUSES if each != LABELLED)
-            message = f"without a label, {STATUS} is {said[:40]!r}; expected {expected}"
-            yield Problem(row[0], message)
+            yield Problem(row[0], wrong_status(said))
     if count > len(last):
         replaced = count_of(count - len(last), "row")
         report.notes.append(f"a file of labels: {replaced} replaced by later ones of the same text")
