@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
+from tidybert.files.columns import DRAWN
 from tidybert.files.reading import ReadReport
 from tidybert.files.records import CellsRow
 from tidybert.files.rows import Problem, count_of
@@ -16,7 +17,6 @@ TEXT: Final = ("text",)
 PAIR: Final = ("text_a", "text_b")
 LABEL: Final = "label"
 STATUS: Final = "label_status"
-DRAWN: Final = "drawn"
 COLUMNS: Final = (LABEL, STATUS, DRAWN, "row", "by", "at")
 """After the texts: its label, why there is none, how it came to be asked, its line, who and when.
 

@@ -357,6 +357,10 @@ class Labelling:
                 labels[at] = self.classes.index(one.labels[0])
         passed = [at for at, one in self._answers.items() if not one.labels]
         drawn = [self._drawn(at) for at, one in self._answers.items() if one.status != SKIPPED]
+        if self._current is not None and self._current.number not in self._answers:
+            # The text that is on the page stays there, and is asked already.
+            passed.append(self._current.number)
+            drawn.append(self._current.drawn)
         learned = None if self.settings.at_random else self._learned
         doubts = None if learned is None else learned.doubts
         self._queue = self._pool.next(labels, drawn, doubts, _QUEUE, passed)
@@ -416,9 +420,6 @@ class Labelling:
         with self._lock:
             self._learned = learned
             self._choose()
-            # The text that is on the page stays there.
-            now = self._current and self._current.number
-            self._queue = [one for one in self._queue if one.number != now]
 
     def _labelled(self) -> Labelled:
         """What a probe learns from; the lock is held."""
