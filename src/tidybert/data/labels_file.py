@@ -17,9 +17,9 @@ from typing import Self
 
 from tidybert.data.corrections import COLUMN, correction_rows, csv_text
 from tidybert.errors import DataError, param
+from tidybert.files.columns import DRAWN
 from tidybert.files.label_rows import (
     COLUMNS,
-    DRAWN,
     LABEL,
     LABELLED,
     PAIR,
