@@ -177,7 +177,8 @@ def run_finetuning(job: FinetuningJob, reporter: Reporter | None = None) -> Fine
         reporter.provenance(examples.provenance)
         if isinstance(job.task, str) and job.dev is None:
             # arguments.json repeats the share, whatever becomes of the data.
-            job = replace(job, dev_fraction=job.share_held_out(len(examples.labelled)))
+            share = job.share_held_out(len(examples.labelled)) if examples.held_out else 0.0
+            job = replace(job, dev_fraction=share)
         job, why = with_best_strategy(job, examples)
         if why is not None:
             reporter.tell(why)

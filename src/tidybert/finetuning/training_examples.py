@@ -10,7 +10,7 @@ from tidybert.checkpoints.metadata import ModelMetadata, stored_values
 from tidybert.data.checks import DataReport, TrainingData, count_tokens, lines_of
 from tidybert.data.corrections import apply_corrections
 from tidybert.data.features import Features
-from tidybert.errors import TidyBertError, param
+from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.files.reading import Reading, ReadReport
 from tidybert.files.rows import count_of
 from tidybert.finetuning.finetuning_job import FinetuningJob
@@ -67,7 +67,11 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
 
     found: dict[str, Any] = {}
     report = ReadReport()
-    labelled = read(chosen, job.train, "data", report, known=_names_of_begun(job))
+    # A teacher's vectors are all that texts alone need.
+    how: dict[str, Any] = {"known": _names_of_begun(job)}
+    if chosen.name == "embed" and job.teacher is not None:
+        how["need_label"] = False
+    labelled = read(chosen, job.train, "data", report, **how)
     # What a finished model could not keep is refused before its training.
     stored_values([*report.label_values], report.label_values)
     if job.corrections is not None:
@@ -95,14 +99,20 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
         read=found,
     )
     train, held_out = labelled, None
-    share = job.share_held_out(len(labelled))
+    is_measured = chosen.are_measured(labelled)
+    if job.dev_fraction and not is_measured:
+        raise UsageError(
+            f"{param('dev_fraction', job.dev_fraction)}: texts alone say nothing to measure; give "
+            f"pairs as {param('dev')}"
+        )
+    share = job.share_held_out(len(labelled)) if is_measured else 0.0
     if share:
         train, held_out = chosen.hold_out(labelled, share, job.arguments.seed)
         reporter.tell(
             f"no {param('dev')}: {len(held_out):,} of {len(labelled):,} examples are held out to "
             "measure on"
         )
-    elif job.dev is None and job.dev_fraction is None:
+    elif job.dev is None and job.dev_fraction is None and is_measured:
         reporter.tell(
             f"no {param('dev')}: all {len(labelled):,} examples train; {param('dev_fraction')} 0.1 "
             "holds a tenth out to measure on"
