@@ -83,19 +83,25 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
     }
     provenance = Provenance(
         name=None if job.out is None else job.out.resolve().name,
-        files={part: _identity(data) for part, data in files.items() if data is not None},
+        files={
+            part: file_identity(data)
+            if isinstance(data, str | Path)
+            else {"file": "data in memory"}
+            for part, data in files.items()
+            if data is not None
+        },
         reading=Reading.of(job.read, report).to_dict() if report.format else None,
         label_values=report.label_values,
         read=found,
     )
     train, held_out = labelled, None
-    share = job.share_held_out(len(labelled))
+    share = share_of(job, labelled)
     if share:
         train, held_out = chosen.hold_out(labelled, share, job.arguments.seed)
-        reporter.tell(
-            f"no {param('dev')}: {len(held_out):,} of {len(labelled):,} examples are held out to "
-            "measure on"
-        )
+        some = f"{len(held_out):,} of {len(labelled):,} examples"
+        if chosen.drawn_of(labelled):
+            some += ", all of them drawn at random,"
+        reporter.tell(f"no {param('dev')}: {some} are held out to measure on")
     elif job.dev is None and job.dev_fraction is None:
         reporter.tell(
             f"no {param('dev')}: all {len(labelled):,} examples train; {param('dev_fraction')} 0.1 "
@@ -115,6 +121,11 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
     return TrainingExamples(task, train, held_out or None, labelled, provenance, unlabelled)
 
 
+def share_of(job: FinetuningJob, labelled: Sequence[Any]) -> float:
+    """The share of the labelled examples of a job that is held out."""
+    return job.share_held_out(len(labelled), len(job.task_class.drawn_of(labelled)))
+
+
 def _names_of_begun(job: FinetuningJob) -> Sequence[str]:
     """The labels of a run that goes on, which an earlier version may have spelt otherwise."""
     begun = step_directories(job.out) if job.resume and job.out is not None else []
@@ -124,10 +135,6 @@ def _names_of_begun(job: FinetuningJob) -> Sequence[str]:
             if (found := ModelMetadata.read(directory)) is not None:
                 return found.label_names or ()
     return ()
-
-
-def _identity(data: Any) -> dict[str, Any]:
-    return file_identity(data) if isinstance(data, str | Path) else {"file": "data in memory"}
 
 
 # What the checks find in examples without labels, which a teacher answers.

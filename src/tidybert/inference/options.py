@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from tidybert.configuration import Pooling
 from tidybert.options import Options, option
 from tidybert.tasks.task_options import DescriptionsOption, ScoreOption
-from tidybert.training.runs.run_options import DeviceOption, PickleOption, RowsOption
+from tidybert.training.training_arguments import DeviceOption, PickleOption, RowsOption
 
 AnswerPrecision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 Combination = Literal["concat", "sum", "mean"]
@@ -57,6 +57,23 @@ class NamedClassesOptions(DescriptionsOption):
     labels: Any = option(None)
     """``--labels NAME,NAME``: Classify by the names of these classes, without training; RUN is then
     any MODEL."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedactOptions(Options):
+    """Texts without their entities."""
+
+    redact: bool = option(False)
+    """``--redact``: Give the texts themselves, with [PER] and such in place of the entities that
+    RUN tags."""
+    redact_with: str = option("[{type}]", needs="redact")
+    """``--redact-with TEXT``: The text in place of an entity. {type} is its type, {number} the
+    number that equal strings of a text share."""
+    redact_columns: str | None = option(None, needs="redact")
+    """``--redact-columns NAME,NAME``: Columns to redact, beside that of --text."""
+    patterns: str | None = option(None, needs="redact")
+    """``--patterns NAME,NAME``: Also redact any of email, iban, card and phone; phone:US reads
+    national numbers. They need no RUN."""
 
 
 @dataclass(frozen=True, kw_only=True)
