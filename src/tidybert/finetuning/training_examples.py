@@ -99,20 +99,14 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
         read=found,
     )
     train, held_out = labelled, None
-    is_measured = chosen.are_measured(labelled)
-    if job.dev_fraction and not is_measured:
-        raise UsageError(
-            f"{param('dev_fraction', job.dev_fraction)}: texts alone say nothing to measure; give "
-            f"pairs as {param('dev')}"
-        )
-    share = job.share_held_out(len(labelled)) if is_measured else 0.0
+    share = share_of(job, labelled)
     if share:
         train, held_out = chosen.hold_out(labelled, share, job.arguments.seed)
-        reporter.tell(
-            f"no {param('dev')}: {len(held_out):,} of {len(labelled):,} examples are held out to "
-            "measure on"
-        )
-    elif job.dev is None and job.dev_fraction is None and is_measured:
+        some = f"{len(held_out):,} of {len(labelled):,} examples"
+        if chosen.drawn_of(labelled):
+            some += ", all of them drawn at random,"
+        reporter.tell(f"no {param('dev')}: {some} are held out to measure on")
+    elif job.dev is None and job.dev_fraction is None and chosen.are_measured(labelled):
         reporter.tell(
             f"no {param('dev')}: all {len(labelled):,} examples train; {param('dev_fraction')} 0.1 "
             "holds a tenth out to measure on"
@@ -129,6 +123,21 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
     elif job.unlabelled is not None:
         unlabelled = inputs_of(task, job.unlabelled, None, like)
     return TrainingExamples(task, train, held_out or None, labelled, provenance, unlabelled)
+
+
+def share_of(job: FinetuningJob, labelled: Sequence[Any]) -> float:
+    """The share of the labelled examples of a job that is held out.
+
+    Raises UsageError where one is asked for of examples that say nothing to measure.
+    """
+    if not job.task_class.are_measured(labelled):
+        if job.dev_fraction:
+            raise UsageError(
+                f"{param('dev_fraction', job.dev_fraction)}: texts alone say nothing to measure; "
+                f"give pairs as {param('dev')}"
+            )
+        return 0.0
+    return job.share_held_out(len(labelled), len(job.task_class.drawn_of(labelled)))
 
 
 def _names_of_begun(job: FinetuningJob) -> Sequence[str]:
