@@ -2,7 +2,7 @@
 
 import argparse
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -43,7 +43,9 @@ class _Way(Pool):
         self.directions = centred / np.linalg.norm(centred, axis=1, keepdims=True)
         self.random = np.random.default_rng(seed)
 
-    def _ranked(self, labels: Indices, probabilities: Floats | None) -> list[int]:
+    def _ranked(
+        self, labels: Indices, probabilities: Floats | None, elsewhere: Collection[int] = ()
+    ) -> list[int]:
         rest = self._order[~self.is_kept[self._order] & (labels[self._order] < 0)]
         first = rest[:0] if probabilities is None else self.rank(rest, labels, probabilities)
         return list(dict.fromkeys([*first.tolist(), *rest.tolist()]))
@@ -102,7 +104,9 @@ def typical(
 class _TypiClust(_Way):
     """Clusters are made once for each of SIZES, as many as there will be labels."""
 
-    def _ranked(self, labels: Indices, probabilities: Floats | None) -> list[int]:
+    def _ranked(
+        self, labels: Indices, probabilities: Floats | None, elsewhere: Collection[int] = ()
+    ) -> list[int]:
         done = int((labels >= 0).sum())
         if done in (0, *SIZES):
             more = next(size for size in SIZES if size > done) - done
@@ -122,8 +126,12 @@ class _TopicsFirst(_Margin):
         largest = np.argsort(-np.bincount(means.labels_), kind="stable")
         self.nearest: list[int] = away.argmin(axis=0)[largest].tolist()
 
-    def _ranked(self, labels: Indices, probabilities: Floats | None) -> list[int]:
-        return list(dict.fromkeys([*self.nearest, *super()._ranked(labels, probabilities)]))
+    def _ranked(
+        self, labels: Indices, probabilities: Floats | None, elsewhere: Collection[int] = ()
+    ) -> list[int]:
+        return list(
+            dict.fromkeys([*self.nearest, *super()._ranked(labels, probabilities, elsewhere)])
+        )
 
 
 WAYS: Final[dict[str, Callable[[Floats, int], Pool]]] = {

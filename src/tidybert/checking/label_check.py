@@ -268,7 +268,9 @@ def suggestions(
             "margin": float(unsure[each.number]),
             "drawn": each.drawn,
         }
-        for each in Pool(compared.pool[first]).next(labels, drawn, p, count)
+        for each in Pool(compared.pool[first]).next(
+            labels, drawn, p, count, elsewhere=[likeliest(one.label) for one in features]
+        )
     ]
     return found, left_out
 

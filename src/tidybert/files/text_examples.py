@@ -39,7 +39,7 @@ class TextExample:
     row: int
     labels: tuple[str, ...] | None = None
     columns: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
-    soft: Mapping[str, float] | None = field(default=None, hash=False)
+    soft: Mapping[str, float] | None = field(default=None, repr=False, hash=False)
 
     @property
     def drawn(self) -> Literal["random", "chosen"] | None:

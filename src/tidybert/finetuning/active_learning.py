@@ -127,6 +127,7 @@ class Pool:
         probabilities: Floats | None = None,
         count: int = 1,
         passed: Collection[int] = (),
+        elsewhere: Collection[int] = (),
     ) -> list[NextText]:
         """At most ``count`` texts to label next, the first first.
 
@@ -134,12 +135,13 @@ class Pool:
             labels: (N,) the class of each text; -1 where it has none yet.
             drawn: how each text came to be asked that was asked here and has a label.
             probabilities: (N, C) by the probe; None before there is one.
+            elsewhere: the classes of labelled texts that are not in the pool.
             passed: texts that are not to be asked, such as those that were skipped.
         """
         is_open = labels < 0
         is_open[list(passed)] = False
         random = [at for at in self._order.tolist() if is_open[at] and self.is_kept[at]]
-        chosen = [at for at in self._ranked(labels, probabilities) if is_open[at]]
+        chosen = [at for at in self._ranked(labels, probabilities, elsewhere) if is_open[at]]
         found: list[NextText] = []
         so_far = list(drawn)
         for _ in range(min(count, len(random) + len(chosen))):
@@ -149,12 +151,14 @@ class Pool:
             found.append(NextText((random if is_random else chosen).pop(0), so_far[-1]))
         return found
 
-    def _ranked(self, labels: Indices, probabilities: Floats | None) -> list[int]:
+    def _ranked(
+        self, labels: Indices, probabilities: Floats | None, elsewhere: Collection[int] = ()
+    ) -> list[int]:
         """The texts that are not set aside, the first to be asked first."""
         rest = self._order[~self.is_kept[self._order]]
         if probabilities is not None:
             rest = rest[np.argsort(margins(probabilities)[rest], kind="stable")]
-        known = labels[labels >= 0]
+        known = np.array([*labels[labels >= 0].tolist(), *elsewhere], dtype=np.int64)
         is_early = len(known) < max(FIRST_CLUSTERS, A_CLASS * len(np.unique(known)))
         first = self._typical(labels) if is_early and len(rest) and self.vectors.any() else []
         return list(dict.fromkeys([*first, *rest.tolist()]))

@@ -248,6 +248,10 @@ class SoftClassification(Classification):
 
     read = read_soft_examples
 
+    @classmethod
+    def reads_head(cls, head: HeadDescription) -> bool:
+        return False
+
     def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
         names = ((name, one.row) for one in examples for name in one.soft or ())
         refuse_unknown("label", names, self.label_ids)
