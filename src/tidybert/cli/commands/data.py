@@ -149,7 +149,7 @@ def _print(found: "Findings") -> None:
     if found.leaked is not None:
         _show("dev texts like a training text", found.leaked, columns)
     if found.suggestions is not None:
-        columns = {"row": ",", "likeliest": "", "text": ""}
+        columns = {"row": ",", "drawn": "", "likeliest": "", "text": ""}
         _show("texts to label next", found.suggestions, columns)
     if found.passed_over is not None and any(found.passed_over.values()):
         labelled, repeated = found.passed_over["labelled"], found.passed_over["repeated"]
@@ -161,6 +161,7 @@ _CELLS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "row": lambda one: one["row"],
     "label": lambda one: one["label"],
     "probe says": lambda one: one["suggested"],
+    "drawn": lambda one: one["drawn"],
     "likeliest": lambda one: " or ".join(one["likeliest"]),
     "class": lambda one: one["classes"][0],
     "other class": lambda one: one["classes"][1],
