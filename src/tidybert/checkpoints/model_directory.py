@@ -220,7 +220,14 @@ class ModelDirectory:
             ConfigError: config.json or tidybert.json cannot be read, or ``model`` reads one side
                 and these weights both, or the other way round.
         """
-        self._check_direction(model)
+        if not isinstance(model, CausalLM):
+            self.require_bert()
+        elif not isinstance(self.config, CausalConfig):
+            raise ConfigError(
+                f"{self.path} is a BERT, which reads both sides and so cannot say what comes next; "
+                "train a language model with tidybert train-lm, or fill in masked words "
+                "with tidybert fill-mask"
+            )
         if next(model.parameters(), None) is None:
             return LoadReport(str(self), (), (), (), 0)
         report = load_weights(
@@ -243,16 +250,6 @@ class ModelDirectory:
             raise ConfigError(
                 f"{self.path} is a language model, which reads from left to right, and this needs "
                 "a BERT, which reads both sides; tidybert generate and tidybert score take it"
-            )
-
-    def _check_direction(self, model: nn.Module) -> None:
-        if not isinstance(model, CausalLM):
-            self.require_bert()
-        elif not isinstance(self.config, CausalConfig):
-            raise ConfigError(
-                f"{self.path} is a BERT, which reads both sides and so cannot say what comes next; "
-                "train a language model with tidybert train-lm, or fill in masked words "
-                "with tidybert fill-mask"
             )
 
     def build(

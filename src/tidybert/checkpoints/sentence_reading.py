@@ -7,7 +7,7 @@ sentence_transformers.sentence_transformer.modules.pooling.Pooling with pooling_
 sentence_transformers/base/model.py and the classes of the modules.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,7 +91,10 @@ def read_sentence_form(directory: ModelDirectory) -> SentenceForm:
 
 def _read_modules(directory: ModelDirectory, path: Path) -> tuple[str, tuple[Dense, ...], bool]:
     """The pooling, the Dense modules, and whether a Normalize follows."""
-    modules = [_module(each, path) for each in _list_of_objects(path)]
+    value = parse_json(read_text(path, JSON_BYTES, error=ConfigError), path)
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise ConfigError(f"{path}: a list of JSON objects was expected")
+    modules = [_module(each, path) for each in value]
     kinds = [kind for kind, _ in modules]
     plain = [kind for kind in kinds[2:] if kind == "Dense"]
     normalize = kinds[-1:] == ["Normalize"]
@@ -185,13 +188,6 @@ def _read_dense(folder: Path, width: int, allow_pickle: bool) -> Dense:
 def _object(path: Path) -> dict[str, Any]:
     """A JSON object, empty where the file is missing."""
     return read_json_object(path) if present(path, error=ConfigError) else {}
-
-
-def _list_of_objects(path: Path) -> Sequence[Mapping[str, Any]]:
-    value = parse_json(read_text(path, JSON_BYTES, error=ConfigError), path)
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise ConfigError(f"{path}: a list of JSON objects was expected")
-    return value
 
 
 def _check_values(
