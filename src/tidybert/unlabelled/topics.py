@@ -22,6 +22,7 @@ from tidybert.catalog import DEFAULT_MODEL
 from tidybert.data.corrections import csv_text
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.rows import as_list, plain, text_problem
+from tidybert.inference.answer_files import npy_header
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.keywords import OpeningKeywords
 from tidybert.inference.loading import check_texts
@@ -242,15 +243,14 @@ class Topics(ShowsFacts):
         # A link or "." would be replaced itself, not the directory that it leads to.
         target = Path(directory).resolve()
         check_topics_directory(target)
-        stream = io.BytesIO()
         tree = self.tree
-        for part in (tree.vectors, tree.first, tree.merges, np.array([tree.number])):
-            np.save(stream, part, allow_pickle=False)
+        parts = (tree.vectors, tree.first, tree.merges, np.array([tree.number]))
+        kept = b"".join(npy_header(each.dtype.str, each.shape) + each.tobytes() for each in parts)
         contents = self.contents(data)
         made_from = {
             "texts": _texts_hash(self.texts),
             "encoder": self.embedder.fingerprint,
-            "tree": hashlib.sha256(stream.getvalue()).hexdigest(),
+            "tree": hashlib.sha256(kept).hexdigest(),
         }
         assigned = self._assigned()
         columns = ["row", "text", "label", "topic", "distance"]
@@ -273,7 +273,7 @@ class Topics(ShowsFacts):
         with atomic_directory(target) as aside:
             atomic_write_text(aside / HTML_FILE, rendered("topics.html.j2", contents=contents))
             atomic_write_text(aside / JSON_FILE, text + "\n")
-            atomic_write_bytes(aside / TREE_FILE, stream.getvalue())
+            atomic_write_bytes(aside / TREE_FILE, kept)
             described = csv_text(topics, ["label", "text", "topic", "size", "words"])
             atomic_write_text(aside / "topics.csv", described)
             atomic_write_text(aside / "assigned.csv", csv_text(assigned, columns))
