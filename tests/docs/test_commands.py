@@ -44,6 +44,7 @@ NOT_RUN = (
     "tidybert download ",
     "tidybert serve ",
     "tidybert page",
+    "tidybert label ",
     "curl ",
     "python -m benchmarks",
     "python tests/check_types.py",
@@ -131,6 +132,8 @@ def write_samples() -> None:
     for name in ("tickets", "my-texts"):
         table(f"{name}.csv", "ticket {n},{l}", "text,label")
     table("tickets-dev.csv", "dev ticket {n},{l}", "text,label")
+    columns = "text,label,label_status,drawn,row,by,at"
+    table("labels.csv", "ticket {n},{l},labelled,chosen,{n},,2026-11-28 09:00:00+01:00", columns)
     Path("poem.txt").write_text("I bow my head and think of home once more.\n")
     Path("classes.csv").write_text("label,text\nno,all is well\nyes,it is late\n")
     for name, rows in (("mails", 72), ("more-mails", 9)):

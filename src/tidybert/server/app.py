@@ -1,6 +1,7 @@
 """The app: the routes of all protocols behind one middleware."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request
@@ -14,10 +15,10 @@ from tidybert.server.bodies import furthest
 from tidybert.server.engine import Engine
 from tidybert.server.middleware import Middleware
 from tidybert.server.protocols import PROTOCOLS
-from tidybert.server.protocols.protocol import names_model
+from tidybert.server.protocols.protocol import Protocol, names_model
 
 
-def make_app(engine: Engine) -> FastAPI:
+def make_app(engine: Engine, protocols: Sequence[Protocol] = PROTOCOLS) -> FastAPI:
     """The app of an engine; ``engine.start`` must be called before the first request."""
     app = FastAPI(
         title="tidybert",
@@ -29,7 +30,7 @@ def make_app(engine: Engine) -> FastAPI:
     )
     app.state.engine = engine
     shapes: dict[str, Shape] = {}
-    for each in PROTOCOLS:
+    for each in protocols:
         errors: Any = {status: {"model": each.error} for status in ("4XX", "5XX")}
         app.include_router(each.router, responses=errors)
         if each.by_name:
@@ -45,7 +46,7 @@ def make_app(engine: Engine) -> FastAPI:
         return shapes.get(re.sub(r"^/models/[^/]+", "", path) or "/", native_shape)
 
     def is_open(method: str, path: str) -> bool:
-        return any(each.is_open(method, path) for each in PROTOCOLS)
+        return any(each.is_open(method, path) for each in protocols)
 
     app.add_middleware(Middleware, engine=engine, shape_of=shape_of, is_open=is_open)
 
