@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,6 +27,7 @@ from tidybert.inference.near_duplicates import directions
 from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.search.nearest_vectors import top_k
 from tidybert.system.reporter import SILENT, Reporter
+from tidybert.system.version import installed_version
 from tidybert.tasks.task import AnyTask
 from tidybert.tasks.text_task import TextTask
 from tidybert.training.linear_probe import LinearProbe, fit_probe
@@ -337,7 +337,7 @@ class Findings:
         """Plain values for check.json, with the names of files and MODEL, in the shell's words."""
         return {
             "check_version": CHECK_VERSION,
-            "tidybert_version": version("tidybert"),
+            "tidybert_version": installed_version(),
             "task": self.report.task,
             "data": data,
             "dev": dev,
