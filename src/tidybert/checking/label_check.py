@@ -9,14 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.checking.near_duplicates import directions
 from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features, first_features
@@ -25,9 +23,11 @@ from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.active_learning import Pool, class_probabilities, margins
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import OpenedModel, fitting_length
+from tidybert.inference.near_duplicates import directions
 from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.search.nearest_vectors import top_k
 from tidybert.system.reporter import SILENT, Reporter
+from tidybert.system.version import installed_version
 from tidybert.tasks.task import AnyTask
 from tidybert.tasks.text_task import TextTask
 from tidybert.training.linear_probe import LinearProbe, fit_probe
@@ -337,7 +337,7 @@ class Findings:
         """Plain values for check.json, with the names of files and MODEL, in the shell's words."""
         return {
             "check_version": CHECK_VERSION,
-            "tidybert_version": version("tidybert"),
+            "tidybert_version": installed_version(),
             "task": self.report.task,
             "data": data,
             "dev": dev,

@@ -6,7 +6,6 @@ docs/trust.md names the keys. The page shows these contents and nothing else.
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +23,7 @@ from tidybert.metrics.calibration import (
 from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.metrics.text_scores import classification_metrics
 from tidybert.reporting.evaluation import Evaluation
+from tidybert.system.version import installed_version
 
 if TYPE_CHECKING:
     from tidybert.tasks.answers import Judgement, Search
@@ -297,7 +297,7 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
     of_scores, drawn = evaluation.of_scores, evaluation.intervals
     return {
         "report_version": REPORT_VERSION,
-        "tidybert_version": version("tidybert"),
+        "tidybert_version": installed_version(),
         "task": evaluation.task,
         "model": evaluation.model,
         "data": evaluation.data,
