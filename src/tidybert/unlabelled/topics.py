@@ -218,7 +218,7 @@ class Topics(ShowsFacts):
         ]
 
     def contents(self, data: str = "texts") -> dict[str, Any]:
-        """The values of topics.json; docs/topics.md names the keys."""
+        """The values of topics.json."""
         return {
             "tidybert_version": version("tidybert"),
             "data": data,
