@@ -4,14 +4,17 @@
 the classes of sentence_transformers' modules.  B sequences, d numbers of a vector.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import erf, sqrt
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
-from torch import Tensor, nn
+import numpy as np
+import numpy.typing as npt
 
-from tidybert.checkpoints.tensor_files import write_tensors
 from tidybert.configuration import Pooling
 from tidybert.errors import ConfigError, UsageError, param, suggestion
 from tidybert.storage.atomic_files import atomic_write_json
@@ -26,6 +29,13 @@ from tidybert.storage.model_files import (
 from tidybert.storage.opening import present
 from tidybert.storage.own_files import make_directory
 
+if TYPE_CHECKING:
+    from torch import nn
+
+    from tidybert.checkpoints.dense import Dense
+
+Floats = npt.NDArray[np.float32]
+
 POOLINGS: Final = get_args(Pooling)
 
 #: Their booleans by pooling_mode; a file says true for one of them.
@@ -37,13 +47,29 @@ POOLING_KEYS: Final = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-#: The activations of a Dense by the names that its files have.
-ACTIVATIONS: Final[Mapping[str, type[nn.Module]]] = {
-    f"{each.__module__}.{each.__name__}": each
-    for each in (nn.Tanh, nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid)
-}
+
+
+def _sigmoid(values: Floats) -> Floats:
+    # The exponential of a large negative value overflows to infinity, and 0 is right.
+    with np.errstate(over="ignore"):
+        return np.asarray(1 / (1 + np.exp(-values)))
+
+
+def _normal_cdf(values: Floats) -> Floats:
+    return np.array([(1 + erf(each / sqrt(2))) / 2 for each in values.tolist()], dtype=np.float32)
+
+
+#: The activations of a Dense by the names that its files have, on values (N,).
 IDENTITY: Final = "torch.nn.modules.linear.Identity"
 SIGMOID: Final = "torch.nn.modules.activation.Sigmoid"
+ACTIVATIONS: Final[Mapping[str, Callable[[Floats], Floats]]] = {
+    "torch.nn.modules.activation.Tanh": np.tanh,
+    IDENTITY: lambda values: values,
+    "torch.nn.modules.activation.ReLU": lambda values: np.maximum(values, 0),
+    "torch.nn.modules.activation.GELU": lambda values: values * _normal_cdf(values),
+    "torch.nn.modules.activation.SiLU": lambda values: values * _sigmoid(values),
+    SIGMOID: _sigmoid,
+}
 
 # What CrossEncoder applies to logits, in a config.json: from its version 4 on, and before.
 _SCORES_KEY: Final = "sentence_transformers"
@@ -86,29 +112,19 @@ def read_activation(directory: Path, config: Mapping[str, Any], num_labels: int)
     return str(named or (SIGMOID if num_labels == 1 else IDENTITY))
 
 
-class Dense(nn.Module):
-    """A linear layer and an activation on vectors, (B, in) to (B, out); it is not trained here.
+def activation_module(name: str) -> nn.Module:
+    """The module of PyTorch that computes one of ACTIVATIONS."""
+    from torch import nn
 
-    Args:
-        weight: (out, in).
-        bias: (out,) or None.
-        activation: a name of ACTIVATIONS.
-    """
+    made: nn.Module = getattr(nn, name.rpartition(".")[2])()
+    return made
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, activation: str) -> None:
-        super().__init__()
-        size, width = weight.shape
-        self.linear = nn.Linear(width, size, bias=bias is not None, device="meta")
-        values = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
-        copies = {name: each.detach().float() for name, each in values.items()}
-        self.linear.load_state_dict(copies, assign=True)
-        self.activation = ACTIVATIONS[activation]()
-        self.activation_name = activation
-        self.requires_grad_(False).eval()
 
-    def forward(self, vectors: Tensor) -> Tensor:
-        found: Tensor = self.activation(self.linear(vectors))
-        return found
+@dataclass(frozen=True)
+class DenseInGraph:
+    """A Dense that a graph has computed already; ``out_features`` of its vectors."""
+
+    out_features: int
 
 
 @dataclass(frozen=True)
@@ -126,7 +142,7 @@ class SentenceForm:
     """
 
     pooling: str = "mean"
-    dense: tuple[Dense, ...] = ()
+    dense: tuple[Dense | DenseInGraph, ...] = ()
     normalize: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
@@ -163,7 +179,7 @@ class SentenceForm:
 
     def dimension(self, width: int) -> int:
         """The numbers of a vector before the cut, from those of the pooled states."""
-        return self.dense[-1].linear.out_features if self.dense else width
+        return self.dense[-1].out_features if self.dense else width
 
 
 # Write the files of sentence-transformers, in the form that every version reads.
@@ -212,9 +228,11 @@ def write_sentence_form(
 
 
 def _write_dense(folder: Path, dense: Dense, more: Mapping[str, str]) -> None:
+    from tidybert.checkpoints.tensor_files import write_tensors
+
     values = {
-        "in_features": dense.linear.in_features,
-        "out_features": dense.linear.out_features,
+        "in_features": dense.in_features,
+        "out_features": dense.out_features,
         "bias": dense.linear.bias is not None,
         "activation_function": dense.activation_name,
         **more,

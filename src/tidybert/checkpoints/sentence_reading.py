@@ -7,20 +7,21 @@ sentence_transformers.sentence_transformer.modules.pooling.Pooling with pooling_
 sentence_transformers/base/model.py and the classes of the modules.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import (
     ACTIVATIONS,
     POOLING_KEYS,
     POOLINGS,
-    Dense,
+    DenseInGraph,
     SentenceForm,
     longest_text,
 )
-from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.errors import ConfigError, WeightsError
 from tidybert.storage.json_objects import parse_json, read_json_object
 from tidybert.storage.limits import JSON_BYTES
@@ -32,6 +33,9 @@ from tidybert.storage.model_files import (
     TOKENIZER_CONFIG_FILE,
 )
 from tidybert.storage.opening import is_plain_name, present, read_text
+
+if TYPE_CHECKING:
+    from tidybert.checkpoints.dense import Dense
 
 _DEFAULT_ACTIVATION: Final = "torch.nn.modules.activation.Tanh"
 _PACKAGE: Final = "sentence_transformers."
@@ -89,7 +93,9 @@ def read_sentence_form(directory: ModelDirectory) -> SentenceForm:
     )
 
 
-def _read_modules(directory: ModelDirectory, path: Path) -> tuple[str, tuple[Dense, ...], bool]:
+def _read_modules(
+    directory: ModelDirectory, path: Path
+) -> tuple[str, tuple[Dense | DenseInGraph, ...], bool]:
     """The pooling, the Dense modules, and whether a Normalize follows."""
     modules = [_module(each, path) for each in _list_of_objects(path)]
     kinds = [kind for kind, _ in modules]
@@ -110,11 +116,11 @@ def _read_modules(directory: ModelDirectory, path: Path) -> tuple[str, tuple[Den
         raise ConfigError(f"{path}: two modules are in one folder")
     width = directory.config.hidden_size
     pooling = _read_pooling(directory.path / folders[1] / CONFIG_FILE, width)
-    dense = []
+    dense: list[Dense | DenseInGraph] = []
     for kind, folder in modules[2:]:
         if kind == "Dense":
-            dense.append(_read_dense(directory.path / folder, width, directory.allow_pickle))
-            width = dense[-1].linear.out_features
+            dense.append(_read_dense(directory, folder, width))
+            width = dense[-1].out_features
         else:
             values = directory.path / folder / CONFIG_FILE
             _check_values(_object(values), {"module_input_name": (_SENTENCE,)}, values)
@@ -157,7 +163,8 @@ def _read_pooling(path: Path, width: int) -> str:
     return str(modes[0])
 
 
-def _read_dense(folder: Path, width: int, allow_pickle: bool) -> Dense:
+def _read_dense(directory: ModelDirectory, name: str, width: int) -> Dense | DenseInGraph:
+    folder = directory.path / name
     path = folder / CONFIG_FILE
     values = read_json_object(path)
     _check_values(values, _DENSE_VALUES, path)
@@ -167,10 +174,17 @@ def _read_dense(folder: Path, width: int, allow_pickle: bool) -> Dense:
             f"{path}: the activation_function is {activation!r:.80}; tidybert computes "
             f"{', '.join(ACTIVATIONS)}"
         )
-    tensors = read_tensors(folder, allow_pickle=allow_pickle)
+    size = _count(values, "out_features", path)
+    if directory.graph is not None:
+        if size is None:
+            raise ConfigError(f"{path}: out_features is missing")
+        return DenseInGraph(size)
+    from tidybert.checkpoints.dense import Dense
+    from tidybert.checkpoints.tensor_files import read_tensors
+
+    tensors = read_tensors(folder, allow_pickle=directory.allow_pickle)
     has_bias = values.get("bias", True)
     shapes = {name: tuple(each.shape) for name, each in tensors.items()}
-    size = values.get("out_features")
     expected: dict[str, Any] = {"linear.weight": (size, width)}
     if has_bias:
         expected["linear.bias"] = (size,)
