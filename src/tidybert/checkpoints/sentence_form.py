@@ -121,13 +121,6 @@ def activation_module(name: str) -> nn.Module:
 
 
 @dataclass(frozen=True)
-class DenseInGraph:
-    """A Dense that a graph has computed already; ``out_features`` of its vectors."""
-
-    out_features: int
-
-
-@dataclass(frozen=True)
 class SentenceForm:
     """From the states of tokens to one vector a text.
 
@@ -139,15 +132,17 @@ class SentenceForm:
         default_prompt_name: the prompt of a text for which none is named.
         max_seq_length: longest text in tokens; None for all the model's positions.
         truncate_dim: how many numbers of a vector are kept, the first ones; None for all.
+        graph_width: the numbers of a vector after the Dense modules that a graph computes.
     """
 
     pooling: str = "mean"
-    dense: tuple[Dense | DenseInGraph, ...] = ()
+    dense: tuple[Dense, ...] = ()
     normalize: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     max_seq_length: int | None = None
     truncate_dim: int | None = None
+    graph_width: int | None = None
 
     def prompt(self, given: str | None = None, name: str | None = None) -> str:
         """What is put before a text: ``given``, the prompt called ``name``, or the default one."""
@@ -179,7 +174,7 @@ class SentenceForm:
 
     def dimension(self, width: int) -> int:
         """The numbers of a vector before the cut, from those of the pooled states."""
-        return self.dense[-1].out_features if self.dense else width
+        return self.graph_width or (self.dense[-1].out_features if self.dense else width)
 
 
 # Write the files of sentence-transformers, in the form that every version reads.

@@ -18,7 +18,6 @@ from tidybert.checkpoints.sentence_form import (
     ACTIVATIONS,
     POOLING_KEYS,
     POOLINGS,
-    DenseInGraph,
     SentenceForm,
     longest_text,
 )
@@ -73,7 +72,7 @@ def read_sentence_form(directory: ModelDirectory) -> SentenceForm:
     if length is None:
         # The newer form has the length there; a value above all positions means no limit.
         length = longest_text(directory.path)
-    pooling, dense, normalize = _read_modules(directory, path)
+    pooling, dense, normalize, graph_width = _read_modules(directory, path)
     path = directory.path / PROMPTS_FILE
     values = _object(path)
     _check_values(values, {"model_type": ("SentenceTransformer",)}, path)
@@ -88,15 +87,14 @@ def read_sentence_form(directory: ModelDirectory) -> SentenceForm:
         raise ConfigError(
             f"{path}: default_prompt_name is {default!r:.60}, which is not in prompts"
         )
-    return SentenceForm(
-        pooling, dense, normalize, prompts, default, length, _count(values, "truncate_dim", path)
-    )
+    kept = _count(values, "truncate_dim", path)
+    return SentenceForm(pooling, dense, normalize, prompts, default, length, kept, graph_width)
 
 
 def _read_modules(
     directory: ModelDirectory, path: Path
-) -> tuple[str, tuple[Dense | DenseInGraph, ...], bool]:
-    """The pooling, the Dense modules, and whether a Normalize follows."""
+) -> tuple[str, tuple[Dense, ...], bool, int | None]:
+    """The pooling, the Dense modules, whether a Normalize follows, and ``graph_width``."""
     modules = [_module(each, path) for each in _list_of_objects(path)]
     kinds = [kind for kind, _ in modules]
     plain = [kind for kind in kinds[2:] if kind == "Dense"]
@@ -116,15 +114,20 @@ def _read_modules(
         raise ConfigError(f"{path}: two modules are in one folder")
     width = directory.config.hidden_size
     pooling = _read_pooling(directory.path / folders[1] / CONFIG_FILE, width)
-    dense: list[Dense | DenseInGraph] = []
+    dense: list[Dense] = []
+    graph_width = None
     for kind, folder in modules[2:]:
         if kind == "Dense":
-            dense.append(_read_dense(directory, folder, width))
-            width = dense[-1].out_features
+            found = _read_dense(directory, folder, width)
+            if isinstance(found, int):
+                width = graph_width = found
+            else:
+                dense.append(found)
+                width = found.out_features
         else:
             values = directory.path / folder / CONFIG_FILE
             _check_values(_object(values), {"module_input_name": (_SENTENCE,)}, values)
-    return pooling, tuple(dense), normalize
+    return pooling, tuple(dense), normalize, graph_width
 
 
 def _module(entry: Mapping[str, Any], path: Path) -> tuple[str, str]:
@@ -163,7 +166,8 @@ def _read_pooling(path: Path, width: int) -> str:
     return str(modes[0])
 
 
-def _read_dense(directory: ModelDirectory, name: str, width: int) -> Dense | DenseInGraph:
+def _read_dense(directory: ModelDirectory, name: str, width: int) -> Dense | int:
+    """The module; of one that a graph computes the numbers of its vectors."""
     folder = directory.path / name
     path = folder / CONFIG_FILE
     values = read_json_object(path)
@@ -178,7 +182,7 @@ def _read_dense(directory: ModelDirectory, name: str, width: int) -> Dense | Den
     if directory.graph is not None:
         if size is None:
             raise ConfigError(f"{path}: out_features is missing")
-        return DenseInGraph(size)
+        return size
     from tidybert.checkpoints.dense import Dense
     from tidybert.checkpoints.tensor_files import read_tensors
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from operator import itemgetter
@@ -100,6 +100,20 @@ def cut_by_tokens(
                 del left[place - 1]
         batches.append(np.concatenate(chosen))
     return batches
+
+
+def cut_padded(
+    lengths: npt.NDArray[np.int64] | Sequence[int], cells_per_batch: int
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Indices in batches of neighbours in length, the longest first, for a model that pads.
+
+    A batch has at most ``cells_per_batch`` cells, padding included, or one sequence.
+    """
+    order = np.argsort(-np.asarray(lengths), kind="stable")
+    while len(order):
+        size = max(1, cells_per_batch // int(lengths[order[0]]))
+        yield order[:size]
+        order = order[size:]
 
 
 def share_out(lengths: npt.NDArray[np.int64], parts: int) -> list[npt.NDArray[np.int64]]:

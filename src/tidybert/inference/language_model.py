@@ -18,7 +18,6 @@ from tidybert.inference.forward import answering_in, run_batches
 from tidybert.inference.loading import OfPretraining, check_texts, single_texts
 from tidybert.inference.options import OpeningOptions
 from tidybert.modeling.architectures import CausalModel, KeyValueCache
-from tidybert.modeling.heads import BertForMaskedLM, CausalLM
 from tidybert.modeling.kernels.transfer import to_device as copied_to
 from tidybert.options import documented
 from tidybert.tokenization.vocabulary import EOS_TOKEN
@@ -49,7 +48,8 @@ class TextScorer(OfPretraining):
         model: a RUN of train-lm, or a MODEL with a masked-LM head.
     """
 
-    _heads = (BertForMaskedLM, CausalLM)
+    _heads = ("BertForMaskedLM", "CausalLM")
+    _has_graph = False
 
     @property
     def measure(self) -> str:
@@ -246,7 +246,8 @@ class TextGenerator(OfPretraining):
         model: a RUN of train-lm.
     """
 
-    _heads = (CausalLM, CausalLM)
+    _heads = ("CausalLM", "CausalLM")
+    _has_graph = False
 
     def generate(
         self,

@@ -52,6 +52,14 @@ def use_threads(number: int) -> None:
         sys.modules["torch"].set_num_threads(number)
 
 
+def num_threads() -> int:
+    """The threads of one pass: PyTorch's where it is loaded, else as many as it would take."""
+    if "torch" in sys.modules:
+        return int(sys.modules["torch"].get_num_threads())
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdecimal() and int(given) else available_cores()
+
+
 def available_cores() -> int:
     """The cores that this process may use: its affinity, or its cgroup's CPU quota if lower."""
     quota = _cgroup_quota(_CGROUP, _OWN_CGROUPS)
