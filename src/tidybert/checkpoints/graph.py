@@ -27,12 +27,15 @@ STATES: Final = "last_hidden_state"
 EMBEDDING: Final = "sentence_embedding"
 NEXT: Final = "seq_relationship_logits"
 _STARTS, _ENDS = "start_logits", "end_logits"
-_OUTPUTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "BertModel": (STATES,),
-    "BertForPreTraining": (LOGITS, NEXT),
-    "BertForQuestionAnswering": (_STARTS, _ENDS),
+_OUTPUTS: Final[Mapping[str, Mapping[str, int]]] = {
+    "BertModel": {STATES: 3},
+    "BertForPreTraining": {LOGITS: 3, NEXT: 2},
+    "BertForMaskedLM": {LOGITS: 3},
+    "BertForQuestionAnswering": {_STARTS: 2, _ENDS: 2},
+    "BertForTokenClassification": {LOGITS: 3},
 }
-"""By BERT's name of a class, the outputs that its head needs; of others LOGITS."""
+"""By BERT's name of a class, the outputs that its head needs, and how many axes each has."""
+_OF_SEQUENCES: Final = {LOGITS: 2}
 PRECISIONS: Final = {"float32": ONNX_FILE, "int8": ONNX_INT8_FILE}
 
 
@@ -61,6 +64,15 @@ def graph_precision(folder: Path, precision: str) -> str:
     return precision
 
 
+class Cpu:
+    """Where graphs are, in the place of PyTorch's device."""
+
+    type: Final = "cpu"
+
+    def __str__(self) -> str:
+        return self.type
+
+
 class GraphModel:
     """A graph as ``export_onnx`` writes it, over padded batches.
 
@@ -71,7 +83,7 @@ class GraphModel:
         architecture: BERT's name of the class in config.json, such as BertForTokenClassification.
     """
 
-    device: Final = "cpu"
+    device: Final = Cpu()
 
     def __init__(self, path: Path, architecture: str) -> None:
         if not has_package("onnxruntime"):
@@ -83,14 +95,19 @@ class GraphModel:
         self._has_choices = architecture == "BertForMultipleChoice"
         self._process = 0
         inputs = [each.name for each in self.session.get_inputs()]
-        self.outputs = tuple(each.name for each in self.session.get_outputs())
-        needed = _OUTPUTS.get(architecture, (LOGITS,))
-        if inputs not in (list(INPUTS), list(INPUTS[:2])) or not set(needed) <= {*self.outputs}:
+        shapes = {each.name: each.shape for each in self.session.get_outputs()}
+        self.outputs = tuple(shapes)
+        needed = _OUTPUTS.get(architecture, _OF_SEQUENCES)
+        fit = all(len(shapes.get(name, ())) == num_axes for name, num_axes in needed.items())
+        if inputs not in (list(INPUTS), list(INPUTS[:2])) or not fit:
             raise WeightsError(
-                f"{path}: inputs {', '.join(inputs)} and outputs {', '.join(self.outputs)}; "
-                f"{architecture} of config.json has {', '.join(INPUTS)} and {', '.join(needed)}: "
-                "convert the model again with tidybert convert --to onnx"
+                f"{path}: inputs {', '.join(inputs)} and outputs {shapes}; {architecture} of "
+                f"config.json has {', '.join(INPUTS)} and {', '.join(needed)}: convert the model "
+                "again with tidybert convert --to onnx"
             )
+        width = shapes[self.outputs[0]][-1]
+        #: Of a classifier, the number of labels; None where the graph leaves it open.
+        self.num_labels: int | None = width if isinstance(width, int) else None
 
     @property
     def session(self) -> Any:

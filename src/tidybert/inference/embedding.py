@@ -18,12 +18,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.catalog import DEFAULT_MODEL
-from tidybert.checkpoints.graph import EMBEDDING, STATES, Flat, Floats
+from tidybert.checkpoints.graph import EMBEDDING, STATES, Floats, GraphModel
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.data.features import Features, UnknownTokens, text_features
 from tidybert.errors import TruncationWarning, UsageError, WeightsError, param
 from tidybert.files.rows import as_list
-from tidybert.inference.forward import GraphOutputs, encoding_features, pooled, run_batches
+from tidybert.inference.forward import (
+    GraphOutputs,
+    Outputs,
+    encoding_features,
+    pooled,
+    run_batches,
+)
 from tidybert.inference.keywords import EmbedderKeywords
 from tidybert.inference.loading import (
     OfOpened,
@@ -53,6 +59,19 @@ def fitted(vectors: Floats, dimensions: int | None, *, normalize: bool) -> Float
     if normalize:
         found = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), _SMALLEST_LENGTH)
     return np.ascontiguousarray(found)
+
+
+def graph_vectors(graph: GraphModel, form: SentenceForm, pooling: str | None) -> Outputs | None:
+    """What gives (B, d) pooled, or (T, d) without pooling; None where the graph does not have it.
+
+    Vectors of a graph with Dense modules are scaled and cut already.
+    """
+    name = STATES if pooling is None or form.graph_width is None else EMBEDDING
+    if name not in graph.outputs or (name == EMBEDDING and pooling != form.pooling):
+        return None
+    if pooling is None or name == EMBEDDING:
+        return GraphOutputs(graph, lambda found, _: found[name])
+    return GraphOutputs(graph, lambda found, flat: pooled(found[name], flat.lengths, pooling))
 
 
 @dataclass(frozen=True)
@@ -151,7 +170,7 @@ class Embedder(OfOpened):
         self._scaled_before = is_scaled and not self._is_embedding
         self._scaled_after = given.normalize is True
         for each in self.dense:
-            each.to(self.device)
+            each.to(str(self.device))
         self._has_warned = False
 
     def _check_graph(self, form: SentenceForm, given: EmbedderOptions) -> None:
@@ -289,11 +308,7 @@ class Embedder(OfOpened):
         """The vectors of all features one after another, ``counts`` of each."""
         self.unknown.add(features)
         found = run_batches(
-            (lambda batch: self._vectors(batch.rows, pooling))
-            if self._opened.graph is None
-            else GraphOutputs(
-                self._opened.graph, lambda outputs, flat: self._of_graph(outputs, flat, pooling)
-            ),
+            self._outputs(pooling),
             features,
             counts,
             self.device,
@@ -306,16 +321,15 @@ class Embedder(OfOpened):
             vectors = fitted(vectors, None, normalize=self._scaled_before)
         return fitted(vectors, width, normalize=self._scaled_after)
 
-    def _of_graph(self, outputs: dict[str, Floats], flat: Flat, pooling: str | None) -> Floats:
-        """(B, d) pooled, or (T, d) without pooling, of a graph's outputs."""
-        if pooling is None:
-            return outputs[STATES]
-        if self._is_embedding:
-            return outputs[EMBEDDING]
-        return pooled(outputs[STATES], flat.lengths, pooling)
+    def _outputs(self, pooling: str | None) -> Outputs:
+        if self._opened.graph is None:
+            return lambda batch: self._vectors(batch.rows, pooling)
+        found = graph_vectors(self._opened.graph, self._opened.form, pooling)
+        assert found is not None
+        return found
 
     def _vectors(self, rows: Rows, pooling: str | None) -> Tensor:
-        """The same of a network, before the scaling."""
+        """(B, d) pooled, or (T, d) without pooling, of a network."""
         import torch
 
         from tidybert.modeling.rows import pooled

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.catalog import find_model
-from tidybert.checkpoints.graph import LOGITS, STATES, Flat, Floats, GraphModel
+from tidybert.checkpoints.graph import LOGITS, STATES, Cpu, Flat, Floats, GraphModel
 from tidybert.data.batching import Batch, collate, cut_by_tokens, cut_padded
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DeviceMemoryError, UsageError, WeightsError, param
@@ -175,7 +175,7 @@ def as_trained(precision: str | None, device: torch.device, width: int) -> str:
 
 
 @contextmanager
-def answering_in(precision: str, device: torch.device) -> Iterator[None]:
+def answering_in(precision: str, device: torch.device | Cpu) -> Iterator[None]:
     """The context of a forward pass without gradients, in each of its threads.
 
     On CUDA, products of float32 take TF32: their factors have 10 bits after the point.
@@ -309,13 +309,16 @@ def pooled(states: Floats, lengths: Sequence[int], pooling: str) -> Floats:
     """(B, H): the mean or max of each sequence's states (T, H), or that of [CLS]."""
     starts = np.cumsum([0, *lengths[:-1]])
     if pooling == "cls":
-        return states[starts]
+        first: Floats = states[starts]
+        return first
     if pooling == "max":
-        return np.maximum.reduceat(states, starts)
-    return np.add.reduceat(states, starts) / np.array(lengths, dtype=np.float32)[:, None]
+        largest: Floats = np.maximum.reduceat(states, starts)
+        return largest
+    sums: Floats = np.add.reduceat(states, starts)
+    return sums / np.array(lengths, dtype=np.float32)[:, None]
 
 
-def device_of(model: Any) -> torch.device | str:
+def device_of(model: Any) -> torch.device | Cpu:
     """Where a network is; a graph is on the CPU."""
     return model.device if isinstance(model, GraphModel) else next(model.parameters()).device
 
@@ -324,7 +327,7 @@ def run_batches(
     outputs: Outputs,
     features: Sequence[Features],
     num_rows: Sequence[int],
-    device: torch.device | str,
+    device: torch.device | Cpu,
     tokens_per_batch: int | None = None,
     reporter: Reporter = SILENT,
     *,

@@ -357,7 +357,7 @@ class TextGenerator(OfPretraining):
         encoder = self.model.bert
         assert isinstance(encoder, CausalModel)
         with answering_in(self.precision, self.device):
-            hidden = encoder.extend(torch.tensor(ids, device=self.device), cache)
+            hidden = encoder.extend(torch.tensor(ids, device=str(self.device)), cache)
             logits: Tensor = self.model.logits(hidden[-1:])[0, : self.tokenizer.vocab_size]
         found = logits.float().cpu().numpy().astype(np.float64)
         if not np.isfinite(found).all():

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
 
-from tidybert.checkpoints.graph import PRECISIONS, GraphModel, graph_precision
+from tidybert.checkpoints.graph import PRECISIONS, Cpu, GraphModel, graph_precision
 from tidybert.checkpoints.metadata import ModelMetadata, restored_values
 from tidybert.checkpoints.model_directory import Model, ModelDirectory
 from tidybert.checkpoints.sentence_form import SentenceForm
@@ -73,6 +73,11 @@ class Finished:
     label_values: Mapping[str, Any]
     directory: Path | None
 
+    @property
+    def network(self) -> nn.Module:
+        """The model, to be looked into or trained; UsageError for a graph."""
+        return network_of(self.model)
+
 
 class OpenedModel:
     """A MODEL or a RUN, whose weights are read when a network with them is asked for.
@@ -101,7 +106,7 @@ class OpenedModel:
         #: The graph that answers in the place of a network; None where weights do.
         self.graph: GraphModel | None = None
         #: Where networks are; a graph is on the CPU.
-        self.device: torch.device | str
+        self.device: torch.device | Cpu
         #: float32, bfloat16, float16 or int8.
         self.precision: str
         folder = self.directory.graph
@@ -147,16 +152,12 @@ class OpenedModel:
     @property
     def _layers(self) -> tuple[str, str, bool]:
         """What decides which layers it has: device and precision, and whether they are plain."""
-        kind = getattr(self.device, "type", "cpu")
-        return kind, self.precision, self._is_plain or self.is_causal
+        return self.device.type, self.precision, self._is_plain or self.is_causal
 
     def need_weights(self) -> None:
         """Raise UsageError where a network can not be made."""
         if self.directory.graph is not None:
-            raise UsageError(
-                f"{self.directory} is an ONNX graph, which only answers; this looks into the "
-                "network or trains it: name the model that it was converted from"
-            )
+            raise _only_answers(self.directory.path)
         if not has_package("torch"):
             raise UsageError(
                 f"{self.directory} has weights, which PyTorch computes, and PyTorch is not "
@@ -200,6 +201,8 @@ class OpenedModel:
             network, lacking = self.network(task.build_model)
         elif task.architecture != (self.directory.architecture or task.architecture):
             lacking = (f"{task.architecture} in {CONFIG_FILE}",)
+        elif self.graph.num_labels not in (None, len(task.names)) and task.names:
+            lacking = (f"output for {len(task.names)} labels: it has {self.graph.num_labels}",)
         if lacking or network is None:
             raise WeightsError(
                 f"{directory} has no {', '.join(lacking)}: it is not a fine-tuned model. Fine-tune "
@@ -228,8 +231,7 @@ class OpenedModel:
             return self.network(CausalLM)[0]
         if not self.is_finished:
             return self.network(BertForPreTraining)[0]
-        assert not isinstance(self.finished.model, GraphModel)
-        return self.finished.model
+        return self.finished.network
 
     def head(self, name: str) -> Any:
         """The network, or graph, with the head of this class; None where it lacks a part of it."""
@@ -298,7 +300,7 @@ class OpenedModel:
                 f"{param('precision', 'int8')} is for a BERT, and {self.name} is a language model: "
                 "use float32"
             )
-        if self._is_plain or str(self.device) != "cpu" or self.is_causal:
+        if self._is_plain or self.device.type != "cpu" or self.is_causal:
             return
         from tidybert.modeling.kernels.answer_layers import use_bfloat16, use_float32, use_int8
         from tidybert.modeling.kernels.linear import largest_weight
@@ -323,6 +325,20 @@ class OpenedModel:
             use_bfloat16(network)
         if self.precision == "float32":
             use_float32(network)
+
+
+def network_of(model: nn.Module | GraphModel) -> nn.Module:
+    """The network that a model is; UsageError for a graph."""
+    if isinstance(model, GraphModel):
+        raise _only_answers(model.path)
+    return model
+
+
+def _only_answers(path: Path) -> UsageError:
+    return UsageError(
+        f"{path} is an ONNX graph, which only answers; this looks into the network or trains it: "
+        "name the model that it was converted from"
+    )
 
 
 def _parts_of(network: nn.Module) -> Iterator[tuple[nn.Module, str]]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from tidybert.checkpoints.example_kinds import PAIR
-from tidybert.checkpoints.graph import GraphModel
+from tidybert.checkpoints.graph import Cpu, GraphModel
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.data.features import UnknownTokens
 from tidybert.errors import DataError, UsageError
@@ -22,7 +22,13 @@ from tidybert.files.reading import Reading
 from tidybert.files.rows import as_list, count_of, plain
 from tidybert.inference.forward import device_of, in_chunks, run_features
 from tidybert.inference.keywords import PredictorKeywords
-from tidybert.inference.loading import Finished, OpenedModel, fitting_length, model_fingerprint
+from tidybert.inference.loading import (
+    Finished,
+    OpenedModel,
+    fitting_length,
+    model_fingerprint,
+    network_of,
+)
 from tidybert.inference.options import OpeningOptions, PredictorOptions
 from tidybert.options import documented, spelled_out, values_of
 from tidybert.storage.json_objects import plain_json
@@ -155,7 +161,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
     model: nn.Module | GraphModel
     tokenizer: BertTokenizer
     metadata: ModelMetadata
-    device: torch.device | str
+    device: torch.device | Cpu
     #: float32, bfloat16, float16 or int8.
     precision: str
     #: By name, the labels that a program gave and that are not texts.
@@ -193,6 +199,11 @@ class Predictor(ShowsFacts, Generic[Answer]):
     def unknown(self) -> UnknownTokens:
         """What it does not know of the texts that it was given."""
         return UnknownTokens(self.tokenizer)
+
+    @property
+    def network(self) -> nn.Module:
+        """The model, to be looked into or trained; UsageError for a graph."""
+        return network_of(self.model)
 
     @property
     def fingerprint(self) -> str:

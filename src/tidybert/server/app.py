@@ -13,7 +13,7 @@ from tidybert.server.answers import UNKNOWN_FIELD, JsonAnswer, Refusal, Shape, n
 from tidybert.server.bodies import furthest
 from tidybert.server.engine import Engine
 from tidybert.server.middleware import Middleware
-from tidybert.server.protocols import PROTOCOLS
+from tidybert.server.protocols import protocols
 from tidybert.server.protocols.protocol import names_model
 
 
@@ -29,7 +29,10 @@ def make_app(engine: Engine) -> FastAPI:
     )
     app.state.engine = engine
     shapes: dict[str, Shape] = {}
-    for each in PROTOCOLS:
+    settings = engine.settings
+    answers_alone = settings.are_graphs and settings.index is None
+    spoken = protocols(of_graphs=answers_alone)
+    for each in spoken:
         errors: Any = {status: {"model": each.error} for status in ("4XX", "5XX")}
         app.include_router(each.router, responses=errors)
         if each.by_name:
@@ -40,12 +43,22 @@ def make_app(engine: Engine) -> FastAPI:
         for route in each.router.routes:
             shapes.setdefault(getattr(route, "path", ""), each.shape)
 
+    if answers_alone:
+
+        @app.get("/", include_in_schema=False)
+        async def no_page() -> None:
+            raise Refusal(
+                404,
+                "the page looks into networks, and graphs only answer: serve the models that they "
+                "were converted from, where PyTorch is installed (pip install tidybert)",
+            )
+
     def shape_of(path: str) -> Shape:
         # A path below /models/NAME has the shape of the same path without it.
         return shapes.get(re.sub(r"^/models/[^/]+", "", path) or "/", native_shape)
 
     def is_open(method: str, path: str) -> bool:
-        return any(each.is_open(method, path) for each in PROTOCOLS)
+        return any(each.is_open(method, path) for each in spoken)
 
     app.add_middleware(Middleware, engine=engine, shape_of=shape_of, is_open=is_open)
 

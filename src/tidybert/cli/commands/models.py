@@ -403,7 +403,8 @@ class Convert(flags.PickleFlag, flags.JsonFlag):
             metric = predictor.task.metric
             models = {str(predictor.directory): predictor}
             for name, precision in zip(done.sizes, PRECISIONS, strict=False):
-                models[name] = Predictor(done.directory, precision=precision)
+                opening["precision"] = precision
+                models[name] = Predictor(done.directory, **opening)
             for name, each in models.items():
                 tell = note if not scores else lambda _line: None
                 found = measure(each, self.dev, tell=tell)
