@@ -6,7 +6,7 @@
 #   make test-kills   kill -9 at random moments, of pre-training and on Ray: make test-kills KILLS=20
 #   make test-relatives  answers of random models of each kind beside transformers': CASES=2000
 #   make test-parity  outputs and gradients beside transformers', for all sizes up to base
-#   make test-mutations  change lines at random; do the tests notice? make test-mutations EACH=5
+#   make test-mutations  change lines at random; do the tests notice? make test-mutations COUNT=50
 #   make test-processors  the numeric tests as on processors without AVX-512, or AVX2
 #   make test-versions   the tests with the lowest and the newest PyTorch
 #   make test-cuda    only the tests that need a CUDA device
@@ -82,10 +82,10 @@ test-kills: $(VENV)/.dev
 test-parity: $(VENV)/.dev
 	TIDYBERT_PARITY=tiny,mini,small,medium,base $(BIN)/python -m pytest tests/modeling/test_parity.py
 
-EACH ?= 10
+COUNT ?= 500
 
 test-mutations: $(VENV)/.dev $(VENV)/.weights
-	$(BIN)/python tests/mutations.py --each $(EACH) --out mutations.jsonl
+	$(BIN)/python tests/mutations.py --count $(COUNT) --map mutations-map.json --out mutations.jsonl
 
 # Lowest and newest; each in an environment of its own beside .venv.
 VERSIONS ?= 2.12.0 2.15.0

@@ -580,8 +580,14 @@ def write_corpus() -> Callable[..., Path]:
     import msgspec
     import numpy as np
 
-    from tidybert.corpus.shard_writer import Block, PartWriter
-    from tidybert.corpus.token_shards import MANIFEST_FILE, BuildSettings, Manifest, described
+    from tidybert.corpus.token_shards import (
+        MANIFEST_FILE,
+        Block,
+        BuildSettings,
+        Manifest,
+        PartWriter,
+        described,
+    )
     from tidybert.tokenization import BertTokenizer
 
     def block_of(documents: Sequence[Sequence[Sequence[int]]]) -> Block:

@@ -1,10 +1,12 @@
-"""Mutations: do the tests notice a wrong line?  python tests/mutations.py --each 10
+"""Mutations: do the tests notice a wrong line?  python tests/mutations.py --count 500
 
-A mutation changes one expression of a module: another comparison, another operator, a constant that
-is one more, a condition turned round.  Each runs, in a copy of the checkout, the tests of its
-module until the first one fails.  A mutation that no test notices survives, and its line is shown:
-either a test is missing, or the change makes no difference.  --out keeps what was tried, so a
-stopped run continues.
+A mutation changes one expression of the package: another comparison, another operator, a constant
+that is one more, a condition turned round.  Each runs, in a copy of the checkout, the tests that
+run its line, until the first one fails.  A mutation that no test notices survives, and its line is
+shown: either a test is missing, or the change makes no difference.
+
+The whole suite runs once, with coverage, to learn which tests run which line; --map keeps that.
+--out keeps what was tried, so a stopped run continues.
 """
 
 import argparse
@@ -13,40 +15,33 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
+from xml.etree import ElementTree
 
 ROOT: Final = Path(__file__).parents[1]
-HANGS: Final = 3
+COPIED: Final = (
+    "src", "tests", "benchmarks", "docs", "examples", "packaging", "pyproject.toml", "README.md",
+    "Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "NOTICE",
+)  # fmt: skip
+HEAVY: Final = (
+    "torch", "torch._dynamo", "pyarrow.parquet", "sklearn.linear_model", "scipy.optimize",
+    "transformers", "tokenizers", "hypothesis", "typer", "fastapi.testclient", "httpx", "pytest",
+)  # fmt: skip
+"""Imported once, so that a fork has them."""
+MOST_SECONDS: Final = 60.0
+"""Tests of a mutation are left out beyond this; the fastest come first."""
+HANGS: Final = 5
 """A run of tests that takes so many times as long as without a mutation hangs, which is noticed."""
-
-TESTS: Final[dict[str, str]] = {
-    "metrics/text_scores.py": "tests/metrics",
-    "metrics/entity_scores.py": "tests/metrics/test_entity_scores.py",
-    "metrics/squad_scores.py": "tests/metrics/test_squad_scores.py",
-    "metrics/retrieval_scores.py": "tests/metrics/test_retrieval_scores.py",
-    "pretraining/batches/masking.py": "tests/pretraining/test_masking.py",
-    "data/batching.py": "tests/data/test_batching.py tests/training",
-    "training/fine_tuning.py": "tests/training tests/finetuning",
-    "training/optimization.py": "tests/training",
-    "training/loop.py": "tests/training tests/finetuning tests/pretraining",
-    "training/distributed.py": "tests/training tests/pretraining/test_processes.py",
-    "training/runs/run_checkpoints.py": "tests/training tests/pretraining tests/finetuning",
-    "training/runs/run_record.py": "tests/training tests/pretraining tests/finetuning",
-    "tasks/questions/span_answers.py": "tests/tasks/questions",
-    "tasks/tags/tagging.py": "tests/tasks/tags",
-    "storage/atomic_files.py": "tests/storage tests/faults",
-    "storage/journal.py": "tests/storage tests/corpus tests/search",
-    "storage/output_lock.py": "tests/storage tests/faults",
-    "storage/part_file.py": "tests/storage tests/inference/test_vector_files.py",
-}
-"""Of each module the tests that should notice."""
 
 _COMPARISONS: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
@@ -71,13 +66,17 @@ class Mutation:
 
 def mutations(module: str, source: str) -> Iterator[tuple[Mutation, str]]:
     """Each mutation of a module's source, with the whole changed source."""
-    count = len(list(_places(ast.parse(source))))
-    for number in range(count):
-        tree = ast.parse(source)
-        node, change = list(_places(tree))[number]
-        was = ast.unparse(node)
-        change()
-        yield Mutation(module, node.lineno, was, ast.unparse(node)), ast.unparse(tree)
+    for number in range(len(list(_places(ast.parse(source))))):
+        yield mutated(module, source, number)
+
+
+def mutated(module: str, source: str, number: int) -> tuple[Mutation, str]:
+    """One of them."""
+    tree = ast.parse(source)
+    node, change = list(_places(tree))[number]
+    was = ast.unparse(node)
+    change()
+    return Mutation(module, node.lineno, was, ast.unparse(node)), ast.unparse(tree)
 
 
 def _places(tree: ast.AST) -> Iterator[tuple[Any, Callable[[], None]]]:
@@ -124,82 +123,161 @@ def _attribute(node: Any, name: str, value: Any) -> Callable[[], None]:
     return lambda: setattr(node, name, value)
 
 
-def seconds_of(checkout: Path, package: str, module: str, tests: str) -> float:
-    """How long the tests take without a mutation; they must pass."""
-    begin = time.perf_counter()
-    source = (checkout / package / module).read_text(encoding="utf-8")
-    if not survives(checkout, package, module, source, tests, None):
-        raise SystemExit(f"{tests}: these tests fail without a mutation")
-    return time.perf_counter() - begin
+@dataclass(frozen=True)
+class Coverage:
+    """Which tests run a line, and how long each takes.
+
+    tests: of "module:line" the tests' ids.  seconds: of a test's id.
+    """
+
+    tests: dict[str, list[str]]
+    seconds: dict[str, float]
+
+    @classmethod
+    def measured(cls, checkout: Path) -> "Coverage":
+        """Run the whole suite of a copy once."""
+        from coverage import CoverageData
+
+        data, times = checkout / "coverage.db", checkout / "times.xml"
+        source = checkout / "src/tidybert"
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "worksteal"]
+        command += [f"--cov={source}", "--cov-context=test", "--cov-report=", f"--junitxml={times}"]
+        subprocess.run(
+            command, cwd=checkout, env=_environment(checkout, COVERAGE_FILE=str(data)), check=False
+        )
+        seconds: dict[str, float] = {}
+        for case in ElementTree.parse(times).iter("testcase"):
+            file = case.attrib["classname"].replace(".", "/") + ".py"
+            if not list(case):  # neither failed nor skipped
+                seconds[f"{file}::{case.attrib['name']}"] = float(case.attrib["time"])
+        found, read = defaultdict(list), CoverageData(str(data))
+        read.read()
+        for path in read.measured_files():
+            module = str(Path(path).relative_to(source))
+            for line, contexts in read.contexts_by_lineno(path).items():
+                ids = {each.rpartition("|")[0] for each in contexts}
+                found[f"{module}:{line}"] = sorted(ids & seconds.keys())
+        return cls(dict(found), seconds)
+
+    def chosen(self, mutation: Mutation) -> tuple[list[str], float]:
+        """The tests that should notice, the module's own first, and their seconds."""
+        own = f"/test_{Path(mutation.module).stem}.py::"
+        room = f"tests/{Path(mutation.module).parts[0]}/"
+        ids = set(self.tests.get(f"{mutation.module}:{mutation.line}", ()))
+        # What a fixture of the session runs is known of its first test alone.
+        ids |= {each for each in self.seconds if own in each and each.startswith(room)}
+        if not ids:
+            ids = {each for each in self.seconds if each.startswith(room)}
+        chosen, total = [], 0.0
+        for each in sorted(ids, key=lambda one: (own not in one, self.seconds[one], one)):
+            total += self.seconds[each]
+            if chosen and total > MOST_SECONDS:
+                break
+            chosen.append(each)
+        return chosen, total
+
+
+def _environment(checkout: Path, **more: str) -> dict[str, str]:
+    path = os.pathsep.join([str(checkout / "src"), str(checkout)])
+    settings = {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **settings, **more}
+
+
+def passes(checkout: Path, tests: Sequence[str], seconds: float) -> bool:
+    """Whether the tests pass in so many seconds, in a fork of this process."""
+    if not (child := os.fork()):
+        os.setsid()
+        os.chdir(checkout)
+        sys.dont_write_bytecode = True
+        os.environ.update(_environment(checkout))
+        sys.path[:0] = [str(checkout / "src"), str(checkout)]
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.dup2(nowhere, 2)
+        import pytest
+
+        status = 1
+        try:
+            status = int(pytest.main(["-x", "-q", "-p", "no:cacheprovider", *tests]))
+        finally:
+            os._exit(status)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.02)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return False
 
 
 def survives(
-    checkout: Path, package: str, module: str, changed: str, tests: str, seconds: float | None
+    checkout: Path, module: Path, changed: str, tests: Sequence[str], seconds: float
 ) -> bool:
-    """Whether the tests pass in so many seconds with a changed module, which then is as before."""
-    path = checkout / package / module
-    before = path.read_text(encoding="utf-8")
-    path.write_text(changed, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str((checkout / package).parent), str(checkout)]),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "OMP_NUM_THREADS": "1",
-    }
+    """Whether the tests pass with a changed module, which then is as before."""
+    before = module.read_text(encoding="utf-8")
+    module.write_text(changed, encoding="utf-8")
     try:
-        done = subprocess.run(
-            [*command, *tests.split()],
-            cwd=checkout,
-            env=environment,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return False
+        return passes(checkout, tests, seconds)
     finally:
-        path.write_text(before, encoding="utf-8")
-    if done.returncode not in (0, 1):
-        # Tests that cannot be collected notice the mutation too; another mistake would not.
-        return b"error" not in done.stdout.lower()
-    return done.returncode == 0
+        module.write_text(before, encoding="utf-8")
+
+
+def drawn(count: int, seed: int) -> list[tuple[Mutation, str]]:
+    """So many mutations of the package, each place as likely as any other."""
+    source, random_order = ROOT / "src/tidybert", random.Random(seed)
+    modules = [str(each.relative_to(source)) for each in sorted(source.rglob("*.py"))]
+    texts = {each: (source / each).read_text(encoding="utf-8") for each in modules}
+    places = [
+        (each, number)
+        for each, text in texts.items()
+        for number in range(len(list(_places(ast.parse(text)))))
+    ]
+    return [
+        mutated(each, texts[each], number) for each, number in random_order.sample(places, count)
+    ]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--each", type=int, default=10, help="mutations of a module, at random")
-    parser.add_argument("--modules", nargs="+", default=list(TESTS), choices=TESTS)
+    parser.add_argument("--count", type=int, default=500, help="mutations, at random")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--map", type=Path, help="a file with the tests of each line, kept")
     parser.add_argument("--out", type=Path, help="a file with a line for each that was tried")
     given = parser.parse_args()
     tried: list[dict[str, Any]] = []
     if given.out and given.out.exists():
         tried = [json.loads(line) for line in given.out.read_text().splitlines()]
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("src", "tests", "benchmarks", "docs", "examples", "packaging"):
-            shutil.copytree(ROOT / name, Path(folder) / name)
-        for name in ("pyproject.toml", "README.md", "Makefile", "CONTRIBUTING.md", "CHANGELOG.md"):
-            shutil.copy(ROOT / name, folder)
-        for module in given.modules:
-            source = (ROOT / "src/tidybert" / module).read_text(encoding="utf-8")
-            found = list(mutations(module, source))
-            random.Random(given.seed).shuffle(found)
-            work = (Path(folder), "src/tidybert", module)
-            tests, seconds = TESTS[module], None
-            for mutation, changed in found[: given.each]:
-                key = asdict(mutation)
-                if any(key.items() <= each.items() for each in tried):
-                    continue
-                if seconds is None:
-                    seconds = 30 + HANGS * seconds_of(*work, tests)
-                lives = survives(*work, changed, tests, seconds)
-                tried.append({**key, "survives": lives})
-                if given.out:
-                    with given.out.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps(tried[-1]) + "\n")
-                if lives:
-                    print(f"{module}:{mutation.line}: {mutation.was}  ->  {mutation.became}")
+        checkout = Path(folder)
+        for name in COPIED:
+            if (ROOT / name).is_dir():
+                shutil.copytree(ROOT / name, checkout / name)
+            elif (ROOT / name).exists():
+                shutil.copy(ROOT / name, checkout)
+        if given.map and given.map.exists():
+            coverage = Coverage(**json.loads(given.map.read_text()))
+        else:
+            coverage = Coverage.measured(checkout)
+            if given.map:
+                given.map.write_text(json.dumps(asdict(coverage)))
+        for name in HEAVY:
+            import_module(name)
+        for mutation, changed in drawn(given.count, given.seed):
+            key = asdict(mutation)
+            if any(key.items() <= each.items() for each in tried):
+                continue
+            tests, seconds = coverage.chosen(mutation)
+            module = checkout / "src/tidybert" / mutation.module
+            lives = survives(checkout, module, changed, tests, 30 + HANGS * seconds)
+            tried.append({**key, "tests": len(tests), "survives": lives})
+            if given.out:
+                with given.out.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(tried[-1]) + "\n")
+            if lives:
+                shown = f"{mutation.was}  ->  {mutation.became}"
+                print(f"{mutation.module}:{mutation.line}: {shown}", flush=True)
     lived = sum(each["survives"] for each in tried)
     print(f"{len(tried) - lived} of {len(tried)} mutations are noticed")
     return 0

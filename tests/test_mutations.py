@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-import pytest
-from tests.mutations import mutations, seconds_of, survives
+from tests.mutations import Coverage, Mutation, mutations, passes, survives
 
 SOURCE = """
 from typing import TYPE_CHECKING
@@ -33,16 +32,14 @@ def test_it():
 
 
 def test_mutations_that_a_test_notices_and_others(tmp_path: Path) -> None:
-    package = tmp_path / "toy"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "module.py").write_text(SOURCE)
+    module = tmp_path / "src/toy/module.py"
+    module.parent.mkdir(parents=True)
+    (module.parent / "__init__.py").write_text("")
+    module.write_text(SOURCE)
     (tmp_path / "test_toy.py").write_text(TEST)
 
     found = {
-        (one.line, one.was, one.became): survives(
-            tmp_path, "toy", "module.py", changed, "test_toy.py", 60
-        )
+        (one.line, one.was, one.became): survives(tmp_path, module, changed, ["test_toy.py"], 60)
         for one, changed in mutations("module.py", SOURCE)
     }
 
@@ -53,14 +50,21 @@ def test_mutations_that_a_test_notices_and_others(tmp_path: Path) -> None:
         (17, "number * 3", "number / 3"): True,
         (17, "3", "4"): True,
     }
-    assert (package / "module.py").read_text() == SOURCE
+    assert module.read_text() == SOURCE
 
 
-def test_tests_that_fail_by_themselves_notice_nothing(tmp_path: Path) -> None:
-    package = tmp_path / "toy"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "module.py").write_text(SOURCE.replace(">", "<"))
-    (tmp_path / "test_toy.py").write_text(TEST)
-    with pytest.raises(SystemExit, match=r"test_toy\.py: these tests fail without a mutation"):
-        seconds_of(tmp_path, "toy", "module.py", "test_toy.py")
+def test_tests_that_hang_notice(tmp_path: Path) -> None:
+    (tmp_path / "test_toy.py").write_text("import time\ndef test_it(): time.sleep(60)\n")
+    assert not passes(tmp_path, ["test_toy.py"], 1.0)
+
+
+def test_the_tests_of_a_mutation_are_its_own_first_and_those_of_its_line() -> None:
+    own, line, other = (
+        "tests/data/test_module.py::a",
+        "tests/cli/test_b.py::b",
+        "tests/data/c.py::c",
+    )
+    coverage = Coverage({"data/module.py:3": [line]}, {own: 5.0, line: 0.1, other: 0.1})
+
+    assert coverage.chosen(Mutation("data/module.py", 3, "", "")) == ([own, line], 5.1)
+    assert coverage.chosen(Mutation("data/else.py", 1, "", "")) == ([other, own], 5.1)

@@ -18,9 +18,7 @@ from tidybert.checkpoints.tensorflow_bundle import (
     crc32c,
     masked_crc32c,
     read_table,
-    read_varint,
     to_tensorflow,
-    varint,
     write_bundle,
     write_table,
 )
@@ -30,6 +28,7 @@ from tidybert.errors import LimitError, TidyBertError, WeightsError
 from tidybert.modeling import Rows
 from tidybert.modeling.heads import BertForPreTraining
 from tidybert.storage.limits import TABLE_BYTES
+from tidybert.storage.protobuf import read_varint, varint
 
 # 2 kB with every dtype, a scalar, an empty tensor and a name that is not ASCII.
 TENSORS = {

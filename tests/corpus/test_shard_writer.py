@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidybert.corpus.shard_writer import Block, PartWriter
+from tidybert.corpus.token_shards import Block, PartWriter
 
 DTYPE = np.dtype("<u2")
 

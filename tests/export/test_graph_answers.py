@@ -264,8 +264,8 @@ def of_another_head(path: Path) -> None:
         (lambda path: (path / "tidybert.json").unlink(), None, ""),
         (without_tokenizer, TidyBertError, "vocab.txt"),
         (lambda path: (path / "config.json").unlink(), ConfigError, "config.json"),
-        (lambda path: (path / "onnx" / "model.onnx").write_bytes(b"no"), WeightsError, "not open"),
-        (with_opset, WeightsError, "install a newer onnxruntime"),
+        (lambda path: (path / "onnx" / "model.onnx").write_bytes(b"no"), WeightsError, "damaged"),
+        (with_opset, WeightsError, "opset 99"),
         (of_another_head, WeightsError, "start_logits, end_logits"),
     ],
 )

@@ -1,6 +1,7 @@
 """A MODEL as ONNX: ONNX Runtime's outputs are ours, and the files are those that others expect."""
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,10 +13,13 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from msgspec.structs import replace
 from tests.export.padded_batches import assert_equal, expected_outputs, padded_batch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from tidybert.checkpoints.graph_check import check_graph
+from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.cli.main import run as shell
 from tidybert.errors import ConfigError, TruncationWarning, UsageError, WeightsError
@@ -179,9 +183,50 @@ def test_int8_is_near_and_multiplies_in_int8(exported: Export) -> None:
     assert 1e-6 < difference < 0.05
     assert 1e-6 < done.differences["onnx/model_quantized.onnx"] < 0.05
     kinds = [each.op_type for each in onnx.load(path).graph.node]
-    # Four products of the layer, and the classifier.
-    assert kinds.count("MatMulInteger") == 5
+    # Those of the layer: the few outputs of a head stay exact.
+    assert kinds.count("MatMulInteger") == 4
     assert sorted(done.sizes) == ["onnx/model.onnx", "onnx/model_quantized.onnx"]
+
+
+def test_an_answer_in_int8_does_not_depend_on_its_company(exported: Export) -> None:
+    """The states of one text are far larger than those of the others."""
+    model, done = exported("classify")
+    path = done.directory / "onnx" / "model_quantized.onnx"
+    tensors = padded_batch(model.config, 4, 9)
+    tensors[0][1:] = tensors[0][1, 0]
+
+    together = outputs_of(path, *tensors)["logits"]
+
+    alone = [outputs_of(path, *(each[at : at + 1] for each in tensors)) for at in range(4)]
+    torch.testing.assert_close(
+        together, torch.cat([each["logits"] for each in alone]), atol=1e-6, rtol=0
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_check_takes_what_the_export_writes(name: str, exported: Export) -> None:
+    model, done = exported(name)
+
+    for file in done.sizes:
+        inputs, outputs = check_graph(done.directory / file, model.config)
+        assert inputs == ("input_ids", "attention_mask", "token_type_ids")
+        assert outputs == done.outputs
+
+
+def test_the_hashes_cover_the_graphs(exported: Export, tmp_path: Path) -> None:
+    folder = shutil.copytree(exported("classify")[1].directory, tmp_path / "copy")
+    metadata = ModelMetadata.read(folder)
+    assert metadata is not None
+    metadata.verify(folder)
+    swapped = folder / "onnx" / "model_quantized.onnx"
+
+    swapped.write_bytes((folder / "onnx" / "model.onnx").read_bytes())
+
+    with pytest.raises(WeightsError, match=r"changed since .*onnx/model_quantized.onnx"):
+        metadata.verify(folder)
+    files = {**metadata.files, "onnx/model_quantized.onnx": metadata.files["onnx/model.onnx"]}
+    with pytest.raises(WeightsError, match="the file was edited"):
+        replace(metadata, files=files).verify(folder)
 
 
 def test_a_language_model_is_refused(served: dict[str, str], tmp_path: Path) -> None:

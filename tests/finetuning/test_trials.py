@@ -15,8 +15,13 @@ from tidybert.errors import DivergedError, TrainingError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import Trials
 from tidybert.finetuning.finetuning_job import FinetuningJob
+from tidybert.finetuning.run_finetuning import (
+    run_trials,
+    search_variants,
+    shared_settings,
+    variants_of,
+)
 from tidybert.finetuning.training_examples import TrainingExamples
-from tidybert.finetuning.trials import run_trials, search_variants, shared_settings, variants_of
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
 from tidybert.training.training_arguments import TrainingArguments

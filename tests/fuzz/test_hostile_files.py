@@ -20,17 +20,14 @@ from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.checkpoints.tensorflow_bundle import (
     TensorBundle,
-    bytes_field,
-    fixed32_field,
     masked_crc32c,
-    number_field,
-    varint,
     write_bundle,
     write_table,
 )
 from tidybert.configuration import BertConfig
 from tidybert.errors import TidyBertError
 from tidybert.storage.limits import JSON_BYTES, TABLE_BYTES, TENSORS, TOKENIZER_BYTES
+from tidybert.storage.protobuf import bytes_field, fixed32_field, number_field, varint
 from tidybert.tokenization import BertTokenizer
 
 Refused = Callable[[Callable[[], object]], TidyBertError]

@@ -17,7 +17,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.inference.pretraining_heads import MaskFiller
 from tidybert.page.page_model import PageModel
 from tidybert.page.views import gap
-from tidybert.pretraining.batches.described_instance import describe_texts
+from tidybert.pretraining.batches.instances import describe_texts
 from tidybert.pretraining.batches.masking import MaskingOptions
 from tidybert.server.protocols.pipeline_routes import joined_pieces
 from tidybert.tasks.questions.question_features import question_features

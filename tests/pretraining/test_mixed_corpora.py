@@ -16,7 +16,7 @@ from tidybert.errors import DataError, TrainingError, UsageError
 from tidybert.pretraining.batches.instance_options import InstanceOptions, MaskingOptions
 from tidybert.pretraining.batches.instances import PretrainingInstances
 from tidybert.pretraining.batches.stream import InstanceStream, MixedInstances, position_of
-from tidybert.pretraining.weighted_data import weighted_corpora, weighted_path
+from tidybert.pretraining.plan import weighted_corpora, weighted_path
 from tidybert.reporting.pretraining_curves import write_curves
 from tidybert.system.reporter import Reporter
 from tidybert.tokenization import BertTokenizer

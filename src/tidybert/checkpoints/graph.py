@@ -12,6 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.checkpoints.graph_check import check_graph
+from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, WeightsError, has_package
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.model_files import ONNX_FILE, ONNX_INT8_FILE
@@ -76,8 +78,8 @@ class Cpu:
 class GraphModel:
     """A graph as ``export_onnx`` writes it, over padded batches.
 
-    Raises WeightsError for a file that ONNX Runtime cannot open, or whose inputs or outputs are not
-    those of the architecture; UsageError where ONNX Runtime is not installed.
+    Raises as ``check_graph``, WeightsError too for a file that ONNX Runtime cannot open, or whose
+    outputs are not those of the architecture; UsageError where ONNX Runtime is not installed.
 
     Args:
         architecture: BERT's name of the class in config.json, such as BertForTokenClassification.
@@ -85,23 +87,22 @@ class GraphModel:
 
     device: Final = Cpu()
 
-    def __init__(self, path: Path, architecture: str) -> None:
+    def __init__(self, path: Path, config: BertConfig, architecture: str) -> None:
         if not has_package("onnxruntime"):
             raise UsageError(
                 f"{path} is a graph, which ONNX Runtime computes: pip install onnxruntime"
             )
         self.path = path
-        self.outputs: tuple[str, ...] = ()
+        #: The names of what it takes and gives.
+        self.inputs, self.outputs = check_graph(path, config)
         self._has_choices = architecture == "BertForMultipleChoice"
         self._process = 0
-        inputs = [each.name for each in self.session.get_inputs()]
         shapes = {each.name: each.shape for each in self.session.get_outputs()}
-        self.outputs = tuple(shapes)
         needed = _OUTPUTS.get(architecture, _OF_SEQUENCES)
         fit = all(len(shapes.get(name, ())) == num_axes for name, num_axes in needed.items())
-        if inputs not in (list(INPUTS), list(INPUTS[:2])) or not fit:
+        if self.inputs not in (INPUTS, INPUTS[:2]) or not fit:
             raise WeightsError(
-                f"{path}: inputs {', '.join(inputs)} and outputs {shapes}; {architecture} of "
+                f"{path}: inputs {', '.join(self.inputs)} and outputs {shapes}; {architecture} of "
                 f"config.json has {', '.join(INPUTS)} and {', '.join(needed)}: convert the model "
                 "again with tidybert convert --to onnx"
             )
@@ -134,7 +135,7 @@ class GraphModel:
 
     def run(self, *arrays: Ids) -> dict[str, Floats]:
         """The outputs by name for the INPUTS, (B, S) each; a choice is a sequence."""
-        given = dict(zip([each.name for each in self.session.get_inputs()], arrays, strict=False))
+        given = dict(zip(self.inputs, arrays, strict=False))
         if self._has_choices and arrays[0].ndim == 2:
             given = {name: each[:, None] for name, each in given.items()}
         found = self.session.run(list(self.outputs), given)
@@ -164,8 +165,7 @@ def _session(path: Path) -> Any:
     except Exception as error:
         known = onnxruntime.__version__
         reason = str(error).splitlines()[0].rpartition("] : ")[2]
-        why = "install a newer onnxruntime, or " if "opset" in reason.lower() else ""
         raise WeightsError(
-            f"{path}: ONNX Runtime {known} does not open it: {reason:.300}; {why}convert the model "
-            "again with tidybert convert --to onnx"
+            f"{path}: ONNX Runtime {known} does not open it: {reason:.300}; install a newer "
+            "onnxruntime, or convert the model again with tidybert convert --to onnx"
         ) from None

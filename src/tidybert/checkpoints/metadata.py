@@ -21,6 +21,7 @@ from tidybert.storage.limits import LABELS
 from tidybert.storage.model_files import (
     CONFIG_FILE,
     METADATA_FILE,
+    ONNX_FOLDER,
     VOCABULARY_FILE,
     WEIGHTS_FILE,
 )
@@ -146,7 +147,8 @@ class ModelMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         metrics: the scores of the saved weights by name.
         special_tokens_in_text: whether special tokens that a text spells, such as [SEP], count as
             such; text to models of versions that did not write it.
-        sha256: one hash for config.json, vocab.txt and model.safetensors together; set on saving.
+        sha256: one hash for config.json, vocab.txt, model.safetensors and the graphs of an export
+            together; set on saving.
         files: the sha256 of each saved file, by name; set on saving.
         tidybert_version: the version that wrote the file; set on saving.
         format_version: the version of this file's format.
@@ -254,7 +256,7 @@ class ModelMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if _together(found) != self.sha256:
             raise WeightsError(
                 f"{directory / METADATA_FILE}: its sha256 is not that of "
-                f"{', '.join(_BOUND_FILES)} together; the file was edited"
+                f"{', '.join(_BOUND_FILES)} and graphs together; the file was edited"
             )
 
     def to_json(self) -> str:
@@ -273,6 +275,7 @@ class ModelMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _together(files: Mapping[str, str]) -> str:
-    """One hash over the hashes of configuration, vocabulary and weights, in this order."""
-    lines = "".join(f"{files.get(name, 'absent')}  {name}\n" for name in _BOUND_FILES)
+    """One hash over the hashes of configuration, vocabulary, weights and graphs, in this order."""
+    graphs = sorted(name for name in files if name.startswith(f"{ONNX_FOLDER}/"))
+    lines = "".join(f"{files.get(name, 'absent')}  {name}\n" for name in (*_BOUND_FILES, *graphs))
     return hashlib.sha256(lines.encode()).hexdigest()

@@ -232,8 +232,16 @@ class ModelDirectory:
         """
         from tidybert.checkpoints.tensor_files import left_out_of
         from tidybert.checkpoints.weights import LoadReport, load_weights
+        from tidybert.modeling.heads import CausalLM
 
-        self._check_direction(model)
+        if not isinstance(model, CausalLM):
+            self.require_bert()
+        elif not isinstance(self.config, CausalConfig):
+            raise ConfigError(
+                f"{self.path} is a BERT, which reads both sides and so cannot say what comes next; "
+                "train a language model with tidybert train-lm, or fill in masked words "
+                "with tidybert fill-mask"
+            )
         if next(model.parameters(), None) is None:
             return LoadReport(str(self), (), (), (), 0)
         report = load_weights(
@@ -256,18 +264,6 @@ class ModelDirectory:
             raise ConfigError(
                 f"{self.path} is a language model, which reads from left to right, and this needs "
                 "a BERT, which reads both sides; tidybert generate and tidybert score take it"
-            )
-
-    def _check_direction(self, model: nn.Module) -> None:
-        from tidybert.modeling.heads import CausalLM
-
-        if not isinstance(model, CausalLM):
-            self.require_bert()
-        elif not isinstance(self.config, CausalConfig):
-            raise ConfigError(
-                f"{self.path} is a BERT, which reads both sides and so cannot say what comes next; "
-                "train a language model with tidybert train-lm, or fill in masked words "
-                "with tidybert fill-mask"
             )
 
     def build(

@@ -219,18 +219,14 @@ def write_sentence_form(
     atomic_write_json(directory / folders[1] / CONFIG_FILE, pooling)
     for folder, dense in zip(folders[2:], form.dense, strict=False):
         is_last = scores is not None and dense is form.dense[-1]
-        _write_dense(directory / folder, dense, {"module_output_name": "scores"} if is_last else {})
+        values = {
+            "in_features": dense.in_features,
+            "out_features": dense.out_features,
+            "bias": dense.linear.bias is not None,
+            "activation_function": dense.activation_name,
+            **({"module_output_name": "scores"} if is_last else {}),
+        }
+        from tidybert.checkpoints.tensor_files import write_tensors
 
-
-def _write_dense(folder: Path, dense: Dense, more: Mapping[str, str]) -> None:
-    from tidybert.checkpoints.tensor_files import write_tensors
-
-    values = {
-        "in_features": dense.in_features,
-        "out_features": dense.out_features,
-        "bias": dense.linear.bias is not None,
-        "activation_function": dense.activation_name,
-        **more,
-    }
-    atomic_write_json(folder / CONFIG_FILE, values)
-    write_tensors(folder, dense.state_dict())
+        atomic_write_json(directory / folder / CONFIG_FILE, values)
+        write_tensors(directory / folder, dense.state_dict())

@@ -9,7 +9,7 @@ sentence_transformers/base/model.py and the classes of the modules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -95,7 +95,10 @@ def _read_modules(
     directory: ModelDirectory, path: Path
 ) -> tuple[str, tuple[Dense, ...], bool, int | None]:
     """The pooling, the Dense modules, whether a Normalize follows, and ``graph_width``."""
-    modules = [_module(each, path) for each in _list_of_objects(path)]
+    value = parse_json(read_text(path, JSON_BYTES, error=ConfigError), path)
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise ConfigError(f"{path}: a list of JSON objects was expected")
+    modules = [_module(each, path) for each in value]
     kinds = [kind for kind, _ in modules]
     plain = [kind for kind in kinds[2:] if kind == "Dense"]
     normalize = kinds[-1:] == ["Normalize"]
@@ -203,13 +206,6 @@ def _read_dense(directory: ModelDirectory, name: str, width: int) -> Dense | int
 def _object(path: Path) -> dict[str, Any]:
     """A JSON object, empty where the file is missing."""
     return read_json_object(path) if present(path, error=ConfigError) else {}
-
-
-def _list_of_objects(path: Path) -> Sequence[Mapping[str, Any]]:
-    value = parse_json(read_text(path, JSON_BYTES, error=ConfigError), path)
-    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-        raise ConfigError(f"{path}: a list of JSON objects was expected")
-    return value
 
 
 def _check_values(

@@ -22,6 +22,17 @@ from tidybert.errors import WeightsError
 from tidybert.storage.atomic_files import atomic_write_bytes
 from tidybert.storage.limits import TABLE_BYTES, TENSORS
 from tidybert.storage.opening import open_regular, os_reason, present, read_bytes
+from tidybert.storage.protobuf import (
+    Fields,
+    bytes_field,
+    fixed32_field,
+    messages_of,
+    number_field,
+    number_of,
+    read_fields,
+    read_varint,
+    varint,
+)
 
 # Tensors cut into shards, each a file of its own.
 
@@ -40,78 +51,6 @@ def shards_of(tensors: Mapping[str, Tensor], max_bytes: int | None) -> list[dict
         shards[-1][name] = tensor
         size += tensor.nbytes
     return shards
-
-
-# The wire format of Protocol Buffers, as far as TensorFlow's checkpoints use it.
-#
-# A message is a list of fields, each a number and a value.  Source: protobuf.dev, "Encoding".
-
-_VARINT, _64_BITS, _BYTES, _32_BITS = 0, 1, 2, 5
-# Ten bytes of seven bits hold 64.
-_LONGEST_VARINT: Final = 10
-
-Fields = dict[int, list[int | bytes]]
-"""Values by the numbers of their fields, in order: numbers, or the bytes of text and messages."""
-
-
-def read_varint(data: bytes, at: int, source: str) -> tuple[int, int]:
-    """The number at a place, seven bits a byte, the lowest first; and where it ends."""
-    number = 0
-    for count, byte in enumerate(data[at : at + _LONGEST_VARINT]):
-        number |= (byte & 0x7F) << 7 * count
-        if byte < 0x80:
-            return number & 2**64 - 1, at + count + 1
-    raise WeightsError(f"{source}: damaged: a number does not end")
-
-
-def varint(number: int) -> bytes:
-    """A number from 0 on as a varint."""
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*found, number])
-
-
-def read_fields(message: bytes, source: str) -> Fields:
-    """The fields of a message; raises WeightsError where it is damaged."""
-    fields: Fields = {}
-    at = 0
-    while at < len(message):
-        tag, at = read_varint(message, at, source)
-        number, kind = tag >> 3, tag & 7
-        value: int | bytes
-        if kind == _VARINT:
-            value, at = read_varint(message, at, source)
-        elif kind in (_64_BITS, _32_BITS, _BYTES):
-            if kind == _BYTES:
-                size, at = read_varint(message, at, source)
-            else:
-                size = 8 if kind == _64_BITS else 4
-            value, at = message[at : at + size], at + size
-            if at > len(message):
-                raise WeightsError(f"{source}: damaged: a field is longer than its message")
-            if kind != _BYTES:
-                value = int.from_bytes(value, "little")
-        else:
-            raise WeightsError(f"{source}: damaged: a field of the unknown kind {kind}")
-        fields.setdefault(number, []).append(value)
-    return fields
-
-
-def number_field(number: int, value: int) -> bytes:
-    """A field with a number; nothing for 0, which is what a missing field has."""
-    return varint(number << 3 | _VARINT) + varint(value) if value else b""
-
-
-def fixed32_field(number: int, value: int) -> bytes:
-    """A field with a number of 32 bits."""
-    return varint(number << 3 | _32_BITS) + value.to_bytes(4, "little")
-
-
-def bytes_field(number: int, value: bytes) -> bytes:
-    """A field with text or a message."""
-    return varint(number << 3 | _BYTES) + varint(len(value)) + value
 
 
 # CRC-32C (Castagnoli), the checksum of TensorFlow's checkpoints, on NumPy.
@@ -375,8 +314,8 @@ class TensorBundle:
         content = read_bytes(path, TABLE_BYTES, error=WeightsError)
         entries = dict(read_table(content, str(path)))
         header = read_fields(entries.pop(b"", b""), str(path))
-        self.num_shards = _number(header, 1)
-        if not 0 < self.num_shards <= _MOST_SHARDS or _number(header, 2):
+        self.num_shards = number_of(header, 1)
+        if not 0 < self.num_shards <= _MOST_SHARDS or number_of(header, 2):
             raise WeightsError(
                 f"{path}: not a checkpoint in little-endian order with 1 to {_MOST_SHARDS:,} data "
                 "files"
@@ -424,18 +363,18 @@ class TensorBundle:
     def _variable(self, key: bytes, fields: Fields) -> Variable:
         name = key.decode(errors="replace")
         shape = tuple(
-            _number(read_fields(dimension, str(self.path)), 1)
-            for shape in _messages(fields, 2)
-            for dimension in _messages(read_fields(shape, str(self.path)), 2)
+            number_of(read_fields(dimension, str(self.path)), 1)
+            for shape in messages_of(fields, 2)
+            for dimension in messages_of(read_fields(shape, str(self.path)), 2)
         )
         variable = Variable(
             name=name,
-            dtype=_DTYPES.get(_number(fields, 1)),
+            dtype=_DTYPES.get(number_of(fields, 1)),
             shape=shape,
-            shard=_number(fields, 3),
-            offset=_number(fields, 4),
-            size=_number(fields, 5),
-            checksum=_number(fields, 6),
+            shard=number_of(fields, 3),
+            offset=number_of(fields, 4),
+            size=number_of(fields, 5),
+            checksum=number_of(fields, 6),
         )
         if fields.keys() & {7}:
             raise WeightsError(f"{self.path}: {name} is cut into slices; tidybert reads whole ones")
@@ -480,17 +419,6 @@ def write_bundle(path: Path, tensors: Mapping[str, Tensor], max_bytes: int | Non
         name = f"{path.stem}.data-{number:05d}-of-{len(shards):05d}"
         atomic_write_bytes(path.with_name(name), data)
     atomic_write_bytes(path, write_table(entries))
-
-
-def _number(fields: Fields, number: int) -> int:
-    """The last value of a field with a number, 0 where it is missing."""
-    value = fields.get(number, [0])[-1]
-    return value if isinstance(value, int) else 0
-
-
-def _messages(fields: Fields, number: int) -> list[bytes]:
-    """The values of a field with messages."""
-    return [value for value in fields.get(number, []) if isinstance(value, bytes)]
 
 
 # The names of the original code's variables, in both directions, beside Hugging Face's.

@@ -39,7 +39,7 @@ from tidybert.options import Options, choices_of, declared, named, option, plain
 from tidybert.storage.output_lock import output_lock
 from tidybert.system.cores import use_threads
 from tidybert.tasks.registry import task_names
-from tidybert.training.runs.run_options import DeviceOption, PickleOption, RowsOption
+from tidybert.training.training_arguments import DeviceOption, PickleOption, RowsOption
 
 # Rich help would take a third of a second longer.
 app: Final = typer.Typer(

@@ -5,7 +5,7 @@ the hashes.  This process writes the shards from the parts, in the order of the 
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -30,8 +30,7 @@ from tidybert.corpus.documents import (
     source_of,
 )
 from tidybert.corpus.screening import DIGEST_BYTES, Digests, SeenDigests, check_held_out
-from tidybert.corpus.shard_writer import Block
-from tidybert.corpus.token_shards import Manifest, described, is_corpus
+from tidybert.corpus.token_shards import Block, Manifest, described, is_corpus
 from tidybert.corpus.tokenizing import tokenized
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.reading import ReadReport
@@ -85,7 +84,14 @@ class CorpusFileJob(FileJob):
         reading, of_file, all_new = Reading(), CorpusReport(), _AllNew()
         blocks = new_blocks([source_of(source)], self.corpus, reading, all_new, of_file)
         num_bytes = num_documents = 0
-        schema = _schema(np.dtype(described(opened.tokenizer)["dtype"]))
+        ids = pa.from_numpy_dtype(np.dtype(described(opened.tokenizer)["dtype"]))
+        schema = pa.schema(
+            [
+                ("digest", pa.binary(DIGEST_BYTES)),
+                ("sentence_lengths", pa.large_list(pa.int64())),
+                ("ids", pa.large_list(ids)),
+            ]
+        )
         with atomic_file(target) as partial, pa.ipc.new_stream(str(partial), schema) as stream:
             for documents, origin in blocks:
                 block = tokenized(documents, opened.tokenizer)
@@ -115,7 +121,15 @@ def read_part(
             while True:
                 batch, metadata = stream.read_next_batch_with_custom_metadata()
                 if _FOUND in metadata:
-                    _note_file(json.loads(metadata[_FOUND]), source, reading, report)
+                    found = json.loads(metadata[_FOUND])
+                    of_file = CorpusReport(
+                        num_files=1,
+                        num_documents=found["num_documents"],
+                        problems=[(source, Problem(*each)) for each in found["problems"]],
+                        empty_files=[source] if found["is_empty"] else [],
+                        **found["counts"],
+                    )
+                    reading.end_file(of_file, report)
                     return
                 yield PartBlock(_block(batch), _digests(batch), int(metadata[_BYTES]))
     except (pa.ArrowException, OSError, StopIteration, KeyError, ValueError) as error:
@@ -166,17 +180,6 @@ class _Vocabulary:
         return json_checksum(described(self.tokenizer))
 
 
-def _schema(dtype: np.dtype[Any]) -> pa.Schema:
-    ids, lengths = pa.from_numpy_dtype(dtype), pa.int64()
-    return pa.schema(
-        [
-            ("digest", pa.binary(DIGEST_BYTES)),
-            ("sentence_lengths", pa.large_list(lengths)),
-            ("ids", pa.large_list(ids)),
-        ]
-    )
-
-
 def _batch(block: Block, digests: Digests, schema: pa.Schema) -> pa.RecordBatch:
     def lists(values: Any, lengths: Any, kind: pa.DataType) -> pa.Array:
         ends = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int64())
@@ -208,20 +211,6 @@ def _block(batch: pa.RecordBatch) -> Block:
         lengths.values.to_numpy(),
         np.diff(lengths.offsets.to_numpy()),
     )
-
-
-def _note_file(
-    found: Mapping[str, Any], source: str, reading: Reading, report: CorpusReport
-) -> None:
-    problems = [(source, Problem(row, message)) for row, message in found["problems"]]
-    of_file = CorpusReport(
-        num_files=1,
-        num_documents=found["num_documents"],
-        problems=problems,
-        empty_files=[source] if found["is_empty"] else [],
-        **found["counts"],
-    )
-    reading.end_file(of_file, report)
 
 
 # The most hashes that a worker sorts at once, in an estimated gibibyte.
@@ -272,7 +261,10 @@ def build_corpus_on_cluster(
             asked = [(made, each, shares) for each in range(shares)]
             # One share takes less time than the start of a process for it.
             found = [duplicates(*asked[0])] if shares == 1 else engine.results(duplicates, asked)
-            repeated = _by_part(np.concatenate(list(found)), len(made))
+            places = np.concatenate(list(found))  # (K, 2): a part, and a document of it
+            places = places[np.lexsort(places.T[::-1])]
+            ends = np.searchsorted(places[:, 0], np.arange(len(made) + 1))
+            repeated = [places[begin:end, 1] for begin, end in pairwise(ends)]
         manifest = build(tokenised=partial(_blocks, sources, made, repeated))
         remove_tree(parts)
     return manifest
@@ -295,13 +287,6 @@ def _named(sources: Sequence[Source]) -> list[InputFile]:
 
 def _num_documents(done: JobReport) -> int:
     return sum(each.num_rows for each in (*done.before, *done.done))
-
-
-def _by_part(repeated: npt.NDArray[np.int64], num_parts: int) -> list[npt.NDArray[np.int64]]:
-    """From (K, 2) places to the documents of each part."""
-    ordered = repeated[np.lexsort(repeated.T[::-1])]
-    ends = np.searchsorted(ordered[:, 0], np.arange(num_parts + 1))
-    return [ordered[begin:end, 1] for begin, end in pairwise(ends)]
 
 
 def _blocks(

@@ -43,13 +43,16 @@ from tidybert.corpus.screening import (
     digests_of,
     shares,
 )
-from tidybert.corpus.shard_writer import MAX_SHARD_TOKENS, Block, PartState, PartWriter
 from tidybert.corpus.token_shards import (
     HASHING_THREADS,
     MANIFEST_FILE,
+    MAX_SHARD_TOKENS,
     PARTS,
+    Block,
     BuildSettings,
     Manifest,
+    PartState,
+    PartWriter,
     described,
     is_corpus,
     read_manifest,

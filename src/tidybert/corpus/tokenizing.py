@@ -15,7 +15,7 @@ import numpy as np
 
 from tidybert.corpus.documents import Document
 from tidybert.corpus.screening import Found, Screening
-from tidybert.corpus.shard_writer import Block
+from tidybert.corpus.token_shards import Block
 from tidybert.errors import DataError
 from tidybert.system.signals import uninterrupted_children
 from tidybert.tokenization import BertTokenizer

@@ -22,7 +22,7 @@ from tidybert.catalog import DEFAULT_MODEL
 from tidybert.checkpoints.example_kinds import PAIR, TEXT, TEXT_OR_PAIR, name_of
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError, TruncationWarning, UsageError
-from tidybert.estimators.checked_inputs import read_weights, require_y, text_tags
+from tidybert.estimators.checked_inputs import read_weights, text_tags
 from tidybert.finetuning.api import History, noted_training
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_job import (
@@ -383,7 +383,10 @@ class BertEstimator(TrainingParameters, SavedEstimator):
         (CollapseWarning).
         """
         read = self._read(X)
-        require_y(self, y)
+        if y is None:
+            # In scikit-learn's words.
+            name = type(self).__name__
+            raise DataError(f"{name} requires y to be passed, but the target y is None")
         weights = read_weights(sample_weight, len(read))
         kept = np.flatnonzero(weights)
         begun = self._begin(read, y, kept)

@@ -74,13 +74,6 @@ def check_width(texts: Sequence[Text], expected: int, estimator: str) -> None:
         )
 
 
-def require_y(estimator: Any, y: Any) -> None:
-    """Raise DataError, in scikit-learn's words, where there is no y."""
-    if y is None:
-        name = type(estimator).__name__
-        raise DataError(f"{name} requires y to be passed, but the target y is None")
-
-
 def column_names(X: Any) -> npt.NDArray[Any] | None:
     """The names of a DataFrame's columns, as scikit-learn's feature_names_in_; None elsewhere."""
     read: Any = BaseEstimator()

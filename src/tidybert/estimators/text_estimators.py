@@ -307,20 +307,17 @@ class BertClassifier(ClassifierMixin, ClassParameters, TextEstimator):  # type: 
             weights = self.class_weight.items()
             self.class_weight = {values.get(name, name): weight for name, weight in weights}
         if isinstance(self.task_, Classification):
-            self._sort_classes(self.task_)
-
-    def _sort_classes(self, task: Classification) -> None:
-        """The shell orders classes as numbers where they are; scikit-learn expects them sorted."""
-        order = np.argsort(self.classes_, kind="stable")
-        names = list(task.label_names or ())
-        self.classes_ = self.classes_[order]
-        self.task_ = Classification(
-            [names[index] for index in order],
-            temperature=task.temperature,
-            long_texts=task.long_texts,
-            min_score=task.min_score,
-        )
-        reorder_labels(self.model_, order.tolist())
+            # The shell orders classes as numbers where they are; scikit-learn expects them sorted.
+            order = np.argsort(self.classes_, kind="stable")
+            names = list(self.task_.label_names or ())
+            self.classes_ = self.classes_[order]
+            self.task_ = Classification(
+                [names[index] for index in order],
+                temperature=self.task_.temperature,
+                long_texts=self.task_.long_texts,
+                min_score=self.task_.min_score,
+            )
+            reorder_labels(self.model_, order.tolist())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

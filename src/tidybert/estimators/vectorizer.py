@@ -124,7 +124,17 @@ class BertVectorizer(
         texts = read_texts(X)
         check_width(texts, self.n_features_in_, type(self).__name__)
         check_column_names(self, X)
-        embedder = self._loaded()
+        if not hasattr(self, "_embedder"):
+            # After a pickle the encoder that was fitted is loaded again.
+            embedder = Embedder(**self.settings_, device=self.device).matching(self.fingerprint_)
+            if embedder.fingerprint != self.fingerprint_:
+                raise WeightsError(
+                    f"{self.settings_['model']} is not the model that this BertVectorizer was "
+                    "fitted with: its weights or its vocabulary differ. Fit it and the steps after "
+                    "it again"
+                )
+            self._embedder = embedder
+        embedder = self._embedder
         first, *second = ([*column] for column in zip(*texts, strict=True))
         pairs = second[0] if second else None
         with as_in_python():
@@ -135,19 +145,6 @@ class BertVectorizer(
         warn_of_truncation(self, truncated, len(features), embedder.max_seq_length)
         with counting_bar("embed", len(features), wanted=self.verbose > 0) as reporter:
             return embedder.vectors(features, reporter)
-
-    def _loaded(self) -> Embedder:
-        """The encoder that was fitted, loaded again after a pickle."""
-        if not hasattr(self, "_embedder"):
-            embedder = Embedder(**self.settings_, device=self.device).matching(self.fingerprint_)
-            if embedder.fingerprint != self.fingerprint_:
-                raise WeightsError(
-                    f"{self.settings_['model']} is not the model that this BertVectorizer was "
-                    "fitted with: its weights or its vocabulary differ. Fit it and the steps after "
-                    "it again"
-                )
-            self._embedder = embedder
-        return self._embedder
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())

@@ -21,10 +21,12 @@ from torch.nn import functional
 
 from tidybert.checkpoints.converting import HEADS, WholeModel, read_whole_model
 from tidybert.checkpoints.graph import Floats, GraphModel
+from tidybert.checkpoints.graph_check import OPSET
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import SentenceForm, write_sentence_form
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, WeightsError
+from tidybert.export.int8_graph import write_int8
 from tidybert.modeling.architectures import build_encoder, encoder_of
 from tidybert.modeling.attention import scaled_dot_product
 from tidybert.modeling.encoder import BertLayer
@@ -135,8 +137,6 @@ def _pooled(hidden: Tensor, is_token: Tensor, pooling: str) -> Tensor:
     return (hidden * weights).sum(1, keepdim=True) / weights.sum(1, keepdim=True)
 
 
-OPSET: Final = 20
-"""The first with a Gelu of its own."""
 # A file of Protocol Buffers ends at 2 GiB; the graph needs a little.
 _MOST_BYTES: Final = 2**31 - 2**24
 _ENCODER: Final = "BertModel"
@@ -195,14 +195,19 @@ def export_onnx(source: ModelDirectory, destination: str | Path, *, int8: bool =
         first, *others = files.values()
         _write_graph(padded, example, list(expected), first)
         for path in others:
-            _quantize(first, path)
+            write_int8(first, path)
+        if whole.metadata is not None:
+            # Last: its hashes are of all files.
+            whole.metadata.write(directory)
         return Exported(
             destination,
             whole.config.family.class_name(architecture),
             tuple(expected),
             {name: path.stat().st_size for name, path in files.items()},
             {
-                name: _difference(expected, GraphModel(path, architecture).run(*arrays))
+                name: _difference(
+                    expected, GraphModel(path, whole.config, architecture).run(*arrays)
+                )
                 for name, path in files.items()
             },
             tuple(_lost(whole, architecture)),
@@ -268,8 +273,6 @@ def _write_beside(directory: Path, whole: WholeModel, architecture: str) -> None
     whole.tokenizer.save(directory, model_max_length=longest, reads_segments=config.reads_segments)
     if form is not None:
         write_sentence_form(directory, form, config.hidden_size)
-    if metadata is not None:
-        metadata.write(directory)
 
 
 def _example(config: BertConfig, has_choices: bool) -> tuple[Tensor, ...]:
@@ -304,23 +307,6 @@ def _write_graph(
             verbose=False,
         )
         program.save(path, external_data=False)
-
-
-def _quantize(source: Path, target: Path) -> None:
-    """Write the weights in int8, with a scale for each output; activations get one as they come.
-
-    Weights have 7 bits: sums of two products of 8 bits overflow on processors without VNNI.
-    """
-    from onnxruntime.quantization import QuantType, quantize_dynamic
-
-    with _quiet():
-        quantize_dynamic(
-            source,
-            target,
-            weight_type=QuantType.QInt8,
-            per_channel=True,
-            reduce_range=True,
-        )
 
 
 @contextmanager

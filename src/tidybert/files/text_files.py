@@ -22,6 +22,7 @@ from tidybert.files.columns import (
 )
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.formats import FileFormats, source
+from tidybert.files.label_rows import last_rows
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.rows import Problem, count_of, finite_number, json_type, text_problem
 from tidybert.files.text_examples import (
@@ -69,7 +70,7 @@ def _examples(
     # A model's names, such as 1.0, by their plain forms, and by themselves.
     known = {plain_form(one) or one.removeprefix(FASTTEXT_LABEL): one for one in report.known}
     known |= {one: one for one in report.known}
-    found = text_values(report, scores=scores)
+    found = text_values(report, scores=scores, multi_label=multi_label)
     for values in _with_points(list(found), report) if scores and need_label else found:
         if isinstance(values, Problem):
             yield values
@@ -95,11 +96,14 @@ def _examples(
         report.notes.append(f"true in no row, so that no text has the label: {names}")
 
 
-def text_values(report: ReadReport, *, scores: bool = False) -> Iterator[Values | Problem]:
+def text_values(
+    report: ReadReport, *, scores: bool = False, multi_label: bool = False
+) -> Iterator[Values | Problem]:
     """The values of each row of the report's file, or of its rows in memory."""
     with source(report, FORMATS) as found:
         if found.shape == "cells":
-            rows = delimited_values(found.rows, report)
+            counting = last_rows(found.rows, report, keeps_none=multi_label)
+            rows = delimited_values(counting, report)
         elif found.shape == "columns":
             rows = column_values(found.rows[0], found.rows[1], report)
         elif found.shape == "lines":

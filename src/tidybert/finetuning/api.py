@@ -44,8 +44,7 @@ from tidybert.tasks.labelled_examples import split_options
 from tidybert.tasks.registry import task_flags, task_names
 from tidybert.training.interruption import as_in_python, tell
 from tidybert.training.reports import StepReport
-from tidybert.training.runs.run_options import RowsOption
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.training_arguments import RowsOption, TrainingArguments
 
 TaskName = Literal["classify", "regress", "choose", "answer", "tag", "embed"]
 

@@ -68,27 +68,6 @@ class Taught:
     remark: str
 
 
-def taught_by(
-    job: FinetuningJob,
-    task: SentenceVectors,
-    examples: TrainingExamples,
-) -> Taught:
-    """What a job's teacher answers to the examples to train on, then to the unlabelled ones.
-
-    It gives vectors, unless it was trained to something else.
-
-    Raises UsageError for a teacher that scores no pairs, DataError for single texts to a
-    cross-encoder, and what ``Embedder`` and ``Predictor`` raise.
-    """
-    assert job.teacher is not None
-    asked = [*examples.train, *examples.unlabelled]
-    opened = OpenedModel(job.teacher, device=job.device, allow_pickle=job.allow_pickle)
-    metadata = opened.directory.metadata
-    if opened.is_finished and (metadata is None or metadata.task != task.name):
-        return _scores(opened, asked, len(examples.train))
-    return _vectors(opened, asked, job.length)
-
-
 def _vectors(opened: OpenedModel, examples: Sequence[VectorExample], max_seq_length: int) -> Taught:
     """A vector of length 1 for each text; of an example with several, the first is a query."""
     embedder, form = Embedder.of(opened, normalize=True), opened.form
@@ -178,14 +157,22 @@ def supervision_of(
 
     ``features`` are those of the examples to train on, and then those of the unlabelled ones.
 
-    Raises what ``Predictor`` and ``taught_by`` raise, and UsageError for a teacher of another task,
-    other labels or another vocabulary.
+    Raises what ``Predictor`` and ``Embedder`` raise, UsageError for a teacher of another task,
+    other labels or another vocabulary, or one that scores no pairs, and DataError for single texts
+    to a cross-encoder.
     """
     if job.teacher is None:
         return Supervision(features, task.loss, task.summed_loss, {})
     begin, encoder = time.perf_counter(), None
     if isinstance(task, SentenceVectors):
-        found = taught_by(job, task, examples)
+        asked = [*examples.train, *examples.unlabelled]
+        other = OpenedModel(job.teacher, device=job.device, allow_pickle=job.allow_pickle)
+        metadata = other.directory.metadata
+        # It gives vectors, unless it was trained to something else.
+        if other.is_finished and (metadata is None or metadata.task != task.name):
+            found = _scores(other, asked, len(examples.train))
+        else:
+            found = _vectors(other, asked, job.length)
         answers, remark, noun = found.answers, found.remark, "example"
         teacher, metrics, layers = found.fingerprint, found.metrics, found.num_hidden_layers
         loss: Any = TaughtVectors(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, overload
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from tidybert.inference.forward import as_trained
 from tidybert.inference.loading import Finished, OpenedModel
 from tidybert.inference.measurement import measure
 from tidybert.inference.predictor import AnswerList, Predictor
-from tidybert.metrics.bootstrap import NUM_RESAMPLES
+from tidybert.metrics.bootstrap import NUM_RESAMPLES, Interval
 from tidybert.storage.journal import Journal, check_settings
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE
@@ -29,6 +29,7 @@ from tidybert.storage.opening import present
 from tidybert.storage.own_files import make_directory
 from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.answer_types import Answer
+from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.reports import TrainingResult
@@ -36,10 +37,7 @@ from tidybert.training.runs.provenance import Provenance, trained_in
 from tidybert.training.runs.run_directory import clear_run, owned_run
 
 if TYPE_CHECKING:
-    from tidybert.reporting.evaluation import Evaluation
     from tidybert.reporting.writing import ShownReport
-    from tidybert.tasks.answers import Answers
-
 
 # trials.json: the trials that have ended, and the settings that all of them share.
 
@@ -142,7 +140,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
     arguments: Mapping[str, Any] = field(default_factory=dict)
     run: Path | None = None
     held_out: Sequence[Any] = ()
-    folds: "Answers[Any, Any] | None" = None
+    folds: Answers[Any, Any] | None = None
     trials: "Trials | None" = None
 
     @classmethod
@@ -235,7 +233,26 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         from tidybert.reporting.writing import ShownReport
 
         if data is None and not self.held_out and self.folds is not None:
-            return ShownReport(self._of_folds(self.folds, resamples))
+            # A probe of the encoder, which ends where this training begins, on new texts.
+            folds = (self.result.cross_validated or {}).get("folds")
+            begun = self.arguments.get("model", "the encoder")
+            train = self.provenance.files.get("train", {}).get("file", "the examples")
+            said = (
+                "these are figures of a probe, a linear layer on the states of the encoder before "
+                "it was trained: each fold is answered by one that learned from the others; "
+                "dev_fraction measures the model itself"
+            )
+            return ShownReport(
+                evaluation_of(
+                    self.folds,
+                    {**self.folds.metrics(), **self.folds.counts()},
+                    run=f"a probe of {begun}",
+                    file=f"{train}, {folds} folds",
+                    max_seq_length=self.max_seq_length,
+                    num_resamples=resamples,
+                    notes=[said],
+                )
+            )
         if data is None and not self.held_out:
             raise UsageError("no examples were held out in training: give labelled data")
         found = measure(self.predictor, self.held_out if data is None else data)
@@ -249,27 +266,6 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
                 num_resamples=resamples,
                 is_dev=data is None or found.is_dev,
             )
-        )
-
-    def _of_folds(self, answers: "Answers[Any, Any]", resamples: int) -> "Evaluation":
-        """How a probe of the encoder, which ends where this training begins, does on new texts."""
-        from tidybert.reporting.evaluation import evaluation_of
-
-        found, begun = self.result.cross_validated or {}, self.arguments.get("model", "the encoder")
-        train = self.provenance.files.get("train", {}).get("file", "the examples")
-        said = (
-            "these are figures of a probe, a linear layer on the states of the encoder before it "
-            "was trained: each fold is answered by one that learned from the others; dev_fraction "
-            "measures the model itself"
-        )
-        return evaluation_of(
-            answers,
-            {**answers.metrics(), **answers.counts()},
-            run=f"a probe of {begun}",
-            file=f"{train}, {found.get('folds')} folds",
-            max_seq_length=self.max_seq_length,
-            num_resamples=resamples,
-            notes=[said],
         )
 
     def _dev_name(self) -> str:
@@ -330,3 +326,15 @@ def _parts(finished: FinetunedModel[Any]) -> dict[str, Any]:
         "problem_type": finished.task.problem_type,
         "sentence": finished.task.sentence_form(finished.max_seq_length),
     }
+
+
+_MAX_SECONDS: Final = 1.0
+
+
+def shown_metrics(answers: Answers[Any, Any]) -> tuple[dict[str, float], dict[str, Interval]]:
+    """The metrics that the task's tables show, and their intervals."""
+    found = answers.metrics()
+    shown = {each: found.get(each) for each in answers.task.meanings}
+    metrics = {each: float(one) for each, one in shown.items() if isinstance(one, int | float)}
+    # A card must not cost a training's time.
+    return metrics, answers.intervals(max_seconds=_MAX_SECONDS).by_name

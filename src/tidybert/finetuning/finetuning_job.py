@@ -16,8 +16,12 @@ from tidybert.options import check_value, named, option
 from tidybert.tasks.registry import task_class
 from tidybert.tasks.task_options import DescriptionsOption, TaskOptions
 from tidybert.training.runs.provenance import Provenance
-from tidybert.training.runs.run_options import PickleOption, RowsOption, RunOptions
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.training_arguments import (
+    PickleOption,
+    RowsOption,
+    RunOptions,
+    TrainingArguments,
+)
 
 if TYPE_CHECKING:
     from tidybert.finetuning.finetuned_model import FinetunedModel
@@ -167,13 +171,6 @@ class FinetuningJob(FinetuningOptions):
         if self.has_trials:
             return SHARE_HELD_OUT
         return share_by_rule(num_examples, self.arguments)
-
-    @property
-    def learns_names(self) -> bool:
-        """Whether names and descriptions of classes are further examples for a new head."""
-        if self.class_names is None:
-            return self.descriptions is not None
-        return self.class_names
 
     @property
     def length(self) -> int:

@@ -29,8 +29,7 @@ from tidybert.data.splits import folds_of
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import plain_form
-from tidybert.finetuning.finetuned_model import FinetunedModel
-from tidybert.finetuning.run_card import shown_metrics
+from tidybert.finetuning.finetuned_model import FinetunedModel, shown_metrics
 from tidybert.inference.forward import run_batches
 from tidybert.inference.loading import read_finished
 from tidybert.modeling.architectures import encoder_of
@@ -263,8 +262,14 @@ def start_with_probe(
 def _read_by(
     task: AnyTask, objective: FineTuning, named: Sequence[Features]
 ) -> tuple[Sequence[Features], list[int]]:
-    """The features that a probe learns from, the named ones last, and the numbers of a sample."""
-    chosen = _sample(task, objective.features)
+    """The features that a probe learns from, the named ones last, and the numbers of a sample.
+
+    It has at most MOST_FEATURES, with at most MOST_ROWS rows; the seed changes nothing.
+    """
+    counts = np.array([task.num_head_rows(one) for one in objective.features])
+    order = np.random.default_rng(0).permutation(len(objective.features))[:MOST_FEATURES]
+    fitting = order[np.cumsum(counts[order]) <= max(MOST_ROWS, counts[order[0]])]
+    chosen = sorted(number for number in fitting.tolist() if counts[number])
     if objective.frozen_states is not None:
         # Names have no states that are kept.
         return objective.features, chosen
@@ -356,17 +361,6 @@ def _cross_validated(
     return task.answers(rows, [one for one in own if one.example >= 0], held_out), num_folds
 
 
-def _sample(task: AnyTask, features: Sequence[Features]) -> list[int]:
-    """Numbers of at most MOST_FEATURES, with at most MOST_ROWS rows, in their order.
-
-    The seed changes nothing.
-    """
-    counts = np.array([task.num_head_rows(one) for one in features])
-    order = np.random.default_rng(0).permutation(len(features))[:MOST_FEATURES]
-    fitting = order[np.cumsum(counts[order]) <= max(MOST_ROWS, counts[order[0]])]
-    return sorted(number for number in fitting.tolist() if counts[number])
-
-
 def _states(
     task: AnyTask,
     objective: FineTuning,
@@ -441,9 +435,8 @@ def built_from(
     if isinstance(pretrained, FinetunedModel):
         network = task.build_model(config)
         has_head = labels is not None
-        taken, given = (
-            (network, pretrained.model) if has_head else _encoders(network, pretrained.model)
-        )
+        given = pretrained.model
+        taken, given = (network, given) if has_head else (encoder_of(network), encoder_of(given))
         taken.load_state_dict(given.state_dict())
     else:
         network, report = pretrained.build(task.build_model, config=config, new_head=labels is None)
@@ -452,10 +445,6 @@ def built_from(
     if has_head and labels:
         reorder_labels(network, [labels.index(name) for name in task.label_names or ()])
     return network, has_head
-
-
-def _encoders(*models: nn.Module) -> tuple[nn.Module, ...]:
-    return tuple(encoder_of(each) for each in models)
 
 
 def _labels_of_head(

@@ -13,8 +13,7 @@ from tidybert.inference.options import MeasureOptions, PredictorOptions
 from tidybert.options import keywords, parameters
 from tidybert.tasks.registry import task_flags
 from tidybert.tasks.task_options import WindowOptions
-from tidybert.training.runs.run_options import RowsOption
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.training_arguments import RowsOption, TrainingArguments
 
 _FORMAT: Any = Literal[tuple(FORMATS)] | None  # type: ignore[valid-type]
 

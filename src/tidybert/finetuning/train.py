@@ -1,7 +1,7 @@
 """From labelled examples to a trained model and a finished RUN: config, build, train, save."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -9,17 +9,19 @@ from typing import Any
 
 from torch import nn
 
-from tidybert.checkpoints.example_kinds import TEXT, name_of
+from tidybert.catalog import PRETRAINED
+from tidybert.checkpoints.example_kinds import TEXT, ExampleKind, name_of
+from tidybert.checkpoints.model_card import write_card
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
 from tidybert.data.splits import text_hashes, write_training_texts
-from tidybert.errors import CollapseWarning, UsageError, in_python, param
+from tidybert.errors import CollapseWarning, UsageError, in_python, in_shell, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.distillation import Supervision, learn_states, supervision_of
-from tidybert.finetuning.finetuned_model import FinetunedModel, save, write_weights
+from tidybert.finetuning.finetuned_model import FinetunedModel, save, shown_metrics, write_weights
 from tidybert.finetuning.finetuning_job import (
     FEWEST_TO_HOLD_OUT,
     FinetuningJob,
@@ -33,12 +35,12 @@ from tidybert.finetuning.head_start import (
     start_with_probe,
     with_head_start,
 )
-from tidybert.finetuning.run_card import write_run_card
 from tidybert.finetuning.training_examples import TrainingExamples, examine_unlabelled
 from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import fitting_length, to_device
 from tidybert.inference.zero_shot import class_texts, nameless, read_descriptions, shortened
 from tidybert.modeling.architectures import encoder_of
+from tidybert.modeling.heads import ARCHITECTURES
 from tidybert.options import changes_of, named, values_of
 from tidybert.storage.model_files import RECORD
 from tidybert.system.reporter import Reporter
@@ -359,7 +361,8 @@ def _named_features(
     reporter: Reporter,
 ) -> list[Features]:
     """Names and descriptions of the classes as further examples, if the job asks for them."""
-    if not job.learns_names or name_of(task.inputs_of(train)) != TEXT.name:
+    is_asked = job.descriptions is not None if job.class_names is None else job.class_names
+    if not is_asked or name_of(task.inputs_of(train)) != TEXT.name:
         return []
     given = job.descriptions
     given = read_descriptions(given) if isinstance(given, str | Path) else given
@@ -404,4 +407,48 @@ def _require_room(
         num_saves=max(1, steps // (arguments.save_steps or max(1, per_epoch))),
         keep_every=job.keep_every,
         keeps_best=bool(examples.held_out),
+    )
+
+
+def write_run_card(
+    run: Path,
+    task: AnyTask,
+    arguments: Mapping[str, Any],
+    answers: Answers[Any, Any] | None,
+    inputs: ExampleKind | None,
+    max_seq_length: int,
+    name: str | None = None,
+    *,
+    in_transformers: bool = True,
+) -> bool:
+    """Write the card, README.md, unless the RUN has one of the user's; returns whether it did."""
+    record = arguments[RECORD]
+    metrics, intervals = ({}, {}) if answers is None else shown_metrics(answers)
+    # What model hubs call the work of the task's model.
+    head = ARCHITECTURES.get(task.architecture)
+    is_encoder = task.architecture == "BertModel"
+    tag = "sentence-similarity" if is_encoder else head and head.pipeline_tag
+    unused = () if arguments.get("teacher") else named(FinetuningOptions, needs="teacher")
+    data = record["files"].get("dev") or record["files"].get("train")
+    return write_card(
+        run,
+        "run.md.j2",
+        name=name or run.name,
+        task=task,
+        arguments=arguments,
+        record=record,
+        left_out=(RECORD, "task", "model", "train", "dev", *unused),
+        data=data and Path(data["file"]).name,
+        count=answers and len(answers.examples),
+        metrics=metrics,
+        intervals=intervals,
+        tag=tag,
+        tags=["tidybert", "bert"],
+        library="transformers" if tag and in_transformers else None,
+        package=PRETRAINED.get(str(arguments["model"])),
+        teacher=record.get("teacher"),
+        inputs=inputs,
+        max_seq_length=max_seq_length,
+        truncation=in_shell(task.truncation),
+        temperature=task.settings().get("temperature", 1.0),
     )

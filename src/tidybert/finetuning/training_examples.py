@@ -83,7 +83,13 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
     }
     provenance = Provenance(
         name=None if job.out is None else job.out.resolve().name,
-        files={part: _identity(data) for part, data in files.items() if data is not None},
+        files={
+            part: file_identity(data)
+            if isinstance(data, str | Path)
+            else {"file": "data in memory"}
+            for part, data in files.items()
+            if data is not None
+        },
         reading=Reading.of(job.read, report).to_dict() if report.format else None,
         label_values=report.label_values,
         read=found,
@@ -124,10 +130,6 @@ def _names_of_begun(job: FinetuningJob) -> Sequence[str]:
             if (found := ModelMetadata.read(directory)) is not None:
                 return found.label_names or ()
     return ()
-
-
-def _identity(data: Any) -> dict[str, Any]:
-    return file_identity(data) if isinstance(data, str | Path) else {"file": "data in memory"}
 
 
 # What the checks find in examples without labels, which a teacher answers.

@@ -343,7 +343,7 @@ def run_batches(
     that are not finite.
     """
     if isinstance(outputs, GraphOutputs):
-        launched = _on_graph(outputs, features, tokens_per_batch, precision)
+        launched = _on_graph(outputs, features, tokens_per_batch)
     else:
         launched = _on_torch(outputs, features, device, tokens_per_batch, precision)
     results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
@@ -369,11 +369,10 @@ def run_batches(
 
 
 def _on_graph(
-    outputs: GraphOutputs, features: Sequence[Features], most: int | None, precision: str
+    outputs: GraphOutputs, features: Sequence[Features], most: int | None
 ) -> Iterator[tuple[Indices, Floats]]:
     """The rows of each batch, and the numbers of its features."""
-    # Activations of int8 have one scale a batch: an answer would depend on its company.
-    most = 1 if precision == "int8" else most or _TOKENS_PER_BATCH["cpu"]
+    most = most or _TOKENS_PER_BATCH["cpu"]
     for chosen in cut_padded([max(one.sequence_lengths) for one in features], most):
         yield chosen, outputs([features[index] for index in chosen])
 

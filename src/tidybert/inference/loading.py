@@ -115,9 +115,8 @@ class OpenedModel:
                 raise UsageError(f"{param('device', device)}: {folder} answers on the CPU; use cpu")
             self.precision = graph_precision(folder, precision or "float32")
             self.directory.verify()
-            self.graph = GraphModel(
-                folder / PRECISIONS[self.precision], self.directory.architecture or "BertModel"
-            )
+            architecture = self.directory.architecture or "BertModel"
+            self.graph = GraphModel(folder / PRECISIONS[self.precision], self.config, architecture)
             self.device = self.graph.device
         else:
             self.need_weights()

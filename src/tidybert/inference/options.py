@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 from tidybert.configuration import Pooling
 from tidybert.options import Options, option
 from tidybert.tasks.task_options import DescriptionsOption, ScoreOption
-from tidybert.training.runs.run_options import DeviceOption, PickleOption, RowsOption
+from tidybert.training.training_arguments import DeviceOption, PickleOption, RowsOption
 
 AnswerPrecision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 Combination = Literal["concat", "sum", "mean"]

@@ -20,7 +20,7 @@ from tidybert.pretraining.batches.instance_options import (
 )
 from tidybert.pretraining.pretraining_arguments import PretrainingArguments
 from tidybert.storage.model_files import WEIGHTS_FILE
-from tidybert.training.runs.run_options import RunOptions
+from tidybert.training.training_arguments import RunOptions
 
 # The configuration of a new encoder: a size or a config.json, with sizes of your own.
 

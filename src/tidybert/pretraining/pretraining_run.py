@@ -31,12 +31,11 @@ from tidybert.inference.loading import choose_device, to_device
 from tidybert.modeling.kernels.dropout import keep_half_residual
 from tidybert.pretraining.batches.instance_options import NextTokenOptions
 from tidybert.pretraining.batches.stream import PhasedStream
-from tidybert.pretraining.plan import PretrainingPlan
+from tidybert.pretraining.plan import PretrainingPlan, weighted_corpora
 from tidybert.pretraining.pretraining_arguments import check_lengths
 from tidybert.pretraining.pretraining_job import PretrainingJob, is_new
 from tidybert.pretraining.pretraining_objective import (
     HeldOut,
-    PretrainingModel,
     PretrainingObjective,
     build_pretraining_model,
     micro_batch_tokens,
@@ -44,7 +43,6 @@ from tidybert.pretraining.pretraining_objective import (
 from tidybert.pretraining.probes import read_probes
 from tidybert.pretraining.start import build_model, start_from_corpus
 from tidybert.pretraining.throughput import Utilization, estimate, flops_per_token, peak_flops
-from tidybert.pretraining.weighted_data import weighted_corpora
 from tidybert.storage.model_files import RECORD
 from tidybert.system.reporter import Reporter
 from tidybert.tokenization import BasicTokenizer, BertTokenizer
@@ -238,7 +236,16 @@ def _pretrain(
     # Sharding and compiling change the network in place.
     from_corpus = is_new(model) and arguments.initial_weights == "corpus"
     unchanged = deepcopy(network) if from_corpus else None
-    _require_room(job, network, plan)
+    if processes.is_first:
+        require_room_for_run(
+            run,
+            network,
+            moments=arguments.num_moments * trained_bytes(network),
+            save_total_limit=arguments.save_total_limit,
+            num_saves=max(1, arguments.setting("max_steps") // arguments.save_steps),
+            keep_every=job.keep_every,
+            keeps_best=True,
+        )
     to_device(network, str(chosen))
     if arguments.recipe == "fast":
         keep_half_residual(network)
@@ -250,7 +257,13 @@ def _pretrain(
         reporter.tell(estimate(plan, config, micro_batch, chosen).line())
     if arguments.compile:
         compile_rows(network.bert.layers)
-    used = _utilization(config, stream, plan, chosen)
+    # The share of the devices' peak that the run reaches, where the peak is known.
+    peak = arguments.peak_tflops
+    peak = peak_flops(chosen) if peak is None else peak * 1e12
+    used = None
+    if peak is not None:
+        flops = [flops_per_token(config, each, plan.predicted_share) for each in stream.lengths]
+        used = Utilization(flops, stream.switch, peak * processes.size)
     held_out = HeldOut(plan, stream.streams, chosen)
     probes = read_probes(job.probe, plan)
     objective = build_objective(
@@ -312,9 +325,14 @@ def _pretrain(
         record |= {"seconds": round(result.seconds, 3), "num_tokens": result.num_tokens}
         write_arguments(run, {**given, RECORD: record})
         write_pretraining_card(run, {**given, RECORD: record}, result, config)
-    _save(run, plan, network, config, result)
-    if not job.keep_checkpoints and processes.is_first:
-        remove_checkpoints(run)
+    weights = snapshot(network.state_dict(), processes.is_first)
+    # All have read the best weights, which are removed below.
+    processes.wait()
+    if processes.is_first:
+        save_model_directory(run, model_state=weights, **_parts(plan, config, result.metrics))
+        remove_best(run)
+        if not job.keep_checkpoints:
+            remove_checkpoints(run)
     return result
 
 
@@ -338,52 +356,6 @@ def _verify(plan: PretrainingPlan) -> None:
     share = slice(processes.local_rank % processes.local_size, None, processes.local_size)
     verify_files(files[share], progress)
     processes.wait()
-
-
-def _require_room(job: PretrainingJob, network: PretrainingModel, plan: PretrainingPlan) -> None:
-    """Raise DiskError unless the disk has room for what the first process writes at least."""
-    arguments = plan.arguments
-    if not plan.processes.is_first:
-        return
-    require_room_for_run(
-        job.out,
-        network,
-        moments=arguments.num_moments * trained_bytes(network),
-        save_total_limit=arguments.save_total_limit,
-        num_saves=max(1, arguments.setting("max_steps") // arguments.save_steps),
-        keep_every=job.keep_every,
-        keeps_best=True,
-    )
-
-
-def _utilization(
-    config: BertConfig, stream: PhasedStream, plan: PretrainingPlan, device: torch.device
-) -> Utilization | None:
-    """Measures the share of the devices' peak that the run reaches; None where it is unknown."""
-    given = plan.arguments.peak_tflops
-    peak = peak_flops(device) if given is None else given * 1e12
-    if peak is None:
-        return None
-    predicted = plan.predicted_share
-    flops = [flops_per_token(config, length, predicted) for length in stream.lengths]
-    return Utilization(flops, stream.switch, peak * plan.processes.size)
-
-
-def _save(
-    run: Path,
-    plan: PretrainingPlan,
-    network: PretrainingModel,
-    config: BertConfig,
-    result: TrainingResult,
-) -> None:
-    """Gather the weights of all processes; the first one writes the MODEL."""
-    weights = snapshot(network.state_dict(), plan.processes.is_first)
-    # All have read the best weights, which are removed below.
-    plan.processes.wait()
-    if not plan.processes.is_first:
-        return
-    save_model_directory(run, model_state=weights, **_parts(plan, config, result.metrics))
-    remove_best(run)
 
 
 def _parts(

@@ -12,7 +12,7 @@ from tidybert.inference.options import PrecisionOption
 from tidybert.options import Options, option
 from tidybert.storage.limits import JSON_BYTES
 from tidybert.storage.opening import read_text
-from tidybert.training.runs.run_options import DeviceOption, PickleOption
+from tidybert.training.training_arguments import DeviceOption, PickleOption
 
 KEYS_VARIABLE: Final = "TIDYBERT_API_KEYS"
 _SHORTEST: Final = 8

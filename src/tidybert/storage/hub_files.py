@@ -45,7 +45,10 @@ def cached_model(name: HubName) -> Path | None:
 
     found = try_to_load_from_cache(name.repo, CONFIG_FILE, revision=name.revision)
     directory = Path(found).parent if isinstance(found, str) else None
-    return directory if directory is not None and _has_weights(directory) else None
+    whole = (WEIGHTS_FILE, PICKLE_FILE)
+    files = (*whole, *(f"{each}{INDEX_SUFFIX}" for each in whole))
+    has_weights = directory is not None and any((directory / each).exists() for each in files)
+    return directory if has_weights else None
 
 
 def cached_names() -> list[HubName]:
@@ -67,13 +70,3 @@ def commit_of(directory: Path) -> str | None:
     path = Path(directory).absolute()
     is_cached = path.parent.name == "snapshots" and path.is_relative_to(Path(HF_HUB_CACHE))
     return path.name if is_cached else None
-
-
-def _has_weights(directory: Path) -> bool:
-    names = (
-        WEIGHTS_FILE,
-        f"{WEIGHTS_FILE}{INDEX_SUFFIX}",
-        PICKLE_FILE,
-        f"{PICKLE_FILE}{INDEX_SUFFIX}",
-    )
-    return any((directory / name).exists() for name in names)

@@ -69,3 +69,6 @@ HASHES_BYTES: Final = Limit("the hashes of training texts", 2**23 + 2**10, "byte
 LOG_BYTES: Final = Limit("a log of training", 2**28, "bytes")
 TABLE_BYTES: Final = Limit("a TensorFlow checkpoint's index", 2**19, "bytes")
 """Counts the file, each block when unpacked, and all names with what belongs to them."""
+GRAPH_BYTES: Final = Limit("an ONNX graph", 2**31, "bytes")
+GRAPH_NODES: Final = Limit("an ONNX graph", 20_000, "operations")
+MESSAGE_FIELDS: Final = Limit("one message of Protocol Buffers", 100_000, "fields")

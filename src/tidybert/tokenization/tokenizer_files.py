@@ -128,7 +128,10 @@ def _read_files(directory: Path) -> TokenizerFiles:
         not _is_berts(described, path) or others or not _stands_as_berts(described, beside.kind)
     ):
         return _of_the_library(beside, described)
-    ids = None if described is None else _described_ids(described, path)
+    ids: dict[str, Any] | None = None
+    if described is not None:
+        ids = described["model"]["vocab"]
+        VOCABULARY_TOKENS.check(len(ids), path)
     if present(listed, error=VocabularyError):
         vocabulary = Vocabulary.from_file(listed)
         if ids is not None and ids != vocabulary.ids:
@@ -525,13 +528,6 @@ def _refuse_other(own: Vocabulary, described: Vocabulary, listed: Path, path: Pa
         f"{one!r:.40} in one and {other!r:.40} in the other ({len(own)} and {len(described)} "
         "tokens); remove the file that does not belong to the weights"
     )
-
-
-def _described_ids(described: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The ids of the tokens in a tokenizer.json of BERT's WordPiece, without added ones."""
-    ids: dict[str, Any] = described["model"]["vocab"]
-    VOCABULARY_TOKENS.check(len(ids), path)
-    return ids
 
 
 def _vocabulary_of(

@@ -38,7 +38,6 @@ from tidybert.training.objective import LoopSettings, Objective, Work
 from tidybert.training.optimization import (
     add_gradients_on_threads,
     build_optimizer,
-    decay_over,
     learning_rate_at,
 )
 from tidybert.training.precision import autocast, is_mixed, note_slow_bfloat16
@@ -421,5 +420,7 @@ class FineTuning(Objective):
         factor, begin = 1.0, 0
         for end, arguments in (*self._earlier, (step, self.arguments)):
             steps, begin = range(begin, min(end, step)), end
-            factor = decay_over(steps, self._num_steps(arguments), arguments, factor)
+            for each in steps:
+                rate = learning_rate_at(each, self._num_steps(arguments), arguments)
+                factor *= 1.0 - rate * arguments.weight_decay
         return factor

@@ -357,13 +357,3 @@ def learning_rate_at(step: int, num_steps: int, arguments: TrainingArguments) ->
     if step < warmup:
         return arguments.peak_rate * step / warmup
     return arguments.peak_rate * (num_steps - step) / max(1, num_steps - warmup)
-
-
-def decay_over(
-    steps: range, num_steps: int, arguments: TrainingArguments, factor: float = 1.0
-) -> float:
-    """The value after some steps of a weight that was ``factor`` and has only decayed."""
-    for each in steps:
-        rate = learning_rate_at(each, num_steps, arguments)
-        factor *= 1.0 - rate * arguments.weight_decay
-    return factor

@@ -464,7 +464,7 @@ class Inspect(flags.JsonFlag, Options):
             _print_instance(shown)
 
     def _of_text(self) -> dict[str, Any]:
-        from tidybert.pretraining.batches.described_instance import describe_texts
+        from tidybert.pretraining.batches.instances import describe_texts
         from tidybert.tokenization import BertTokenizer
 
         return describe_texts(
@@ -479,8 +479,7 @@ class Inspect(flags.JsonFlag, Options):
 
     def _of_corpus(self, corpus: str) -> dict[str, Any]:
         from tidybert.corpus.token_shards import TokenCorpus
-        from tidybert.pretraining.batches.described_instance import describe
-        from tidybert.pretraining.batches.instances import PretrainingInstances
+        from tidybert.pretraining.batches.instances import PretrainingInstances, describe
 
         shards = TokenCorpus(corpus, self.part)
         instances = PretrainingInstances(shards, self.options, self.masking, self.seed)

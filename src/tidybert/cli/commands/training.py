@@ -44,8 +44,7 @@ from tidybert.system.terminal import clock
 from tidybert.tasks.registry import task_flags, task_names, unused_flags
 from tidybert.tasks.task_options import ScoreOption, TaskOptions
 from tidybert.training.runs.provenance import recorded_files
-from tidybert.training.runs.run_options import RunOptions
-from tidybert.training.training_arguments import TrainingArguments
+from tidybert.training.training_arguments import RunOptions, TrainingArguments
 
 if TYPE_CHECKING:
     from tidybert.finetuning.finetuned_model import FinetunedModel, Trials

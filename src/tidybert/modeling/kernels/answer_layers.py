@@ -302,11 +302,7 @@ def _use(network: nn.Module, kind: type[AnswerLayer]) -> None:
     # Its products have no gradients, so that one of what is around them would be wrong.
     network.requires_grad_(False)
     if kind is not Float32Layer or lays_out_float32():
-        _make_steady(network)
-
-
-def _make_steady(network: nn.Module) -> None:
-    """What stays in float32 has the same bits in any batch."""
-    for module in network.modules():
-        if isinstance(module, Linear):
-            module.is_steady = True
+        # What stays in float32 has the same bits in any batch.
+        for module in network.modules():
+            if isinstance(module, Linear):
+                module.is_steady = True

@@ -229,7 +229,11 @@ def train_vocabulary(
     """
     check_training(size, character_coverage)
     counts.finish()
-    found = _characters(counts)
+    # How often each character begins a word, and with ## before it how often it is inside one.
+    first, inner = counts.characters()
+    found = Counter(first)
+    for character, count in inner.items():
+        found[CONTINUATION + character] = count
     if not found:
         raise DataError("the text has no words to learn a vocabulary from")
     room = size - len(SPECIAL_TOKENS)
@@ -265,17 +269,8 @@ def check_training(size: int, character_coverage: float) -> None:
         )
 
 
-def _characters(counts: WordCounts) -> Counter[str]:
-    """How often each character begins a word, and with ## before it how often it is inside one."""
-    first, inner = counts.characters()
-    found = Counter(first)
-    for character, count in inner.items():
-        found[CONTINUATION + character] = count
-    return found
-
-
 def _expected(found: Counter[str]) -> Counter[str]:
-    """The same, where a character inside words is expected to begin one in a hundred times."""
+    """The counts, where a character inside words is expected to begin one in a hundred times."""
     expected = found.copy()
     for piece, count in found.items():
         if piece.startswith(CONTINUATION):
@@ -301,17 +296,15 @@ def _kept_characters(
 
 def _given_words(words: dict[str, int], kept: set[str]) -> dict[str, int]:
     """The words to learn from and how often to give each, so that time and memory are bounded."""
-    known = [item for item in words.items() if kept.issuperset(_single_pieces(item[0]))]
+    known = [
+        (word, count)
+        for word, count in words.items()
+        if kept.issuperset([word[0], *(CONTINUATION + each for each in word[1:])])
+    ]
     known.sort(key=lambda item: (-item[1], item[0]))
     known = known[:MAX_TRAINED_WORDS]
     divisor = max(1.0, sum(count for _, count in known) / MAX_GIVEN)
     return {word: times for word, count in known if (times := round(count / divisor))}
-
-
-def _single_pieces(word: str) -> Iterator[str]:
-    yield word[0]
-    for character in word[1:]:
-        yield CONTINUATION + character
 
 
 def _placed(pieces: list[str]) -> list[str]:

@@ -1,0 +1,98 @@
+"""A file of labels that grows while a person labels: its columns, and which of its rows count.
+
+Each answer is a row at the end, and nothing before it is changed: the last row of a text counts.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+from tidybert.files.reading import ReadReport
+from tidybert.files.records import CellsRow
+from tidybert.files.rows import Problem, count_of
+
+TEXT: Final = ("text",)
+PAIR: Final = ("text_a", "text_b")
+LABEL: Final = "label"
+STATUS: Final = "label_status"
+DRAWN: Final = "drawn"
+COLUMNS: Final = (LABEL, STATUS, DRAWN, "row", "by", "at")
+"""After the texts: its label, why there is none, how it came to be asked, its line, who and when.
+
+The last one may be cut off by a kill without harm."""
+LABELLED: Final = "labelled"
+NONE: Final = "none"
+STATUSES: Final = {
+    LABELLED: "labelled", NONE: "in none of the classes", "skipped": "skipped",
+    "undone": "taken back",
+}  # fmt: skip
+"""What the column says, and what a note says of texts without a label."""
+
+
+def text_columns(names: Sequence[str]) -> list[int]:
+    """Where a file of labels has its texts; nothing for another file."""
+    if STATUS not in names or DRAWN not in names or LABEL not in names:
+        return []
+    found = TEXT if TEXT[0] in names else PAIR
+    return [names.index(name) for name in found] if set(found) <= set(names) else []
+
+
+def text_key(texts: Sequence[str]) -> tuple[str, ...]:
+    """What equal texts share, in whatever way a spreadsheet has written their white space."""
+    return tuple(" ".join(each.split()) for each in texts)
+
+
+def last_rows(
+    rows: Iterator[CellsRow | Problem], report: ReadReport, *, keeps_none: bool
+) -> Iterator[CellsRow | Problem]:
+    """The rows that count of a file of labels, and all rows of another.
+
+    Where labels are needed, texts without one are left out, and the report says how many;
+    ``keeps_none``: a text of no class has labels, of which there are none.
+    """
+    first = next(rows, None)
+    if first is None:
+        return
+    names = [] if isinstance(first, Problem) else [cell.strip() for cell in first[1]]
+    texts = [] if report.options.header is False else text_columns(names)
+    if not texts:
+        yield from chain([first], rows)
+        return
+    yield first
+    label, status = names.index(LABEL), names.index(STATUS)
+    last: dict[tuple[str, ...], CellsRow] = {}
+    count = 0
+    broken: CellsRow | Problem | None = None
+    for row in rows:
+        if broken is not None:
+            # The reader of cells says what is wrong with it.
+            yield broken
+        is_whole = not isinstance(row, Problem) and len(row[1]) == len(names)
+        broken = None if is_whole else row
+        if isinstance(row, Problem) or not is_whole:
+            continue
+        key = text_key([row[1][at] for at in texts])
+        count += 1
+        last.pop(key, None)
+        last[key] = row
+    if broken is not None:
+        at = broken.row if isinstance(broken, Problem) else broken[0]
+        yield Problem(at, "the last row was cut off as it was written", is_fault=False)
+    left_out: Counter[str] = Counter()
+    for row in last.values():
+        said = row[1][status].strip()
+        if row[1][label].strip() or not report.need_label or (keeps_none and said == NONE):
+            yield row
+        elif said in STATUSES and said != LABELLED:
+            left_out[STATUSES[said]] += 1
+        else:
+            expected = ", ".join(each for each in STATUSES if each != LABELLED)
+            message = f"without a label, {STATUS} is {said[:40]!r}; expected {expected}"
+            yield Problem(row[0], message)
+    if count > len(last):
+        replaced = count_of(count - len(last), "row")
+        report.notes.append(f"a file of labels: {replaced} replaced by later ones of the same text")
+    if left_out:
+        shown = ", ".join(f"{number:,} {name}" for name, number in left_out.items())
+        report.notes.append(f"texts without a label left out: {shown}")
