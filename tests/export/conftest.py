@@ -8,10 +8,11 @@ import pytest
 import torch
 from tests.sentence_directories import write_sentence_transformers
 
+from tidybert.checkpoints.activations import SIGMOID
 from tidybert.checkpoints.dense import Dense
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
-from tidybert.checkpoints.sentence_form import SIGMOID, SentenceForm
+from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.configuration import BertConfig
 from tidybert.export.onnx_export import Exported, export_onnx
 from tidybert.modeling import heads

@@ -123,11 +123,11 @@ def test_nothing_of_pytorch_is_needed_to_answer(
 
     names = ("tag", "embed", "pretraining", "embedding")
     asked = [
-        ("/models/tag/predict", {"inputs": TEXTS[:2]}),
-        ("/models/embed/embed", {"inputs": TEXTS}),
-        ("/models/embedding/embed", {"inputs": TEXTS[:1]}),
-        ("/models/pretraining/fill-mask", {"inputs": ["the [MASK] cat"]}),
-        ("/models/pretraining/next-sentence", {"pairs": [["a", "b"]]}),
+        ("/v1/models/tag/predict", {"inputs": TEXTS[:2]}),
+        ("/v1/models/embed/embed", {"inputs": TEXTS, "truncate": True}),
+        ("/v1/models/embedding/embed", {"inputs": TEXTS[:1]}),
+        ("/v1/models/pretraining/fill-mask", {"inputs": ["the [MASK] cat"]}),
+        ("/v1/models/pretraining/next-sentence", {"inputs": [{"text": "a", "text_pair": "b"}]}),
     ]
     given = {
         "models": [str(both(name)[1]) for name in [*HEADS, *VARIED]],
@@ -266,7 +266,7 @@ def of_another_head(path: Path) -> None:
         (lambda path: (path / "config.json").unlink(), ConfigError, "config.json"),
         (lambda path: (path / "onnx" / "model.onnx").write_bytes(b"no"), WeightsError, "damaged"),
         (with_opset, WeightsError, "opset 99"),
-        (of_another_head, WeightsError, "start_logits, end_logits"),
+        (of_another_head, WeightsError, "BertForSequenceClassification in config.json"),
     ],
 )
 def test_a_damaged_directory_is_a_sentence(

@@ -11,12 +11,12 @@ import msgspec
 import torch
 from torch import Tensor
 
+from tidybert.checkpoints.activations import IDENTITY
 from tidybert.checkpoints.dense import Dense
 from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, model_description
 from tidybert.checkpoints.sentence_form import (
-    IDENTITY,
     SentenceForm,
     described_activation,
     write_sentence_form,

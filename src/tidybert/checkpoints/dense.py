@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from tidybert.checkpoints.sentence_form import activation_module
+from tidybert.checkpoints.activations import activation_module
 
 
 class Dense(nn.Module):

@@ -4,7 +4,6 @@ Loads no torch.  T tokens, B sequences, S longest length, C classes.
 """
 
 import os
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -29,15 +28,6 @@ STATES: Final = "last_hidden_state"
 EMBEDDING: Final = "sentence_embedding"
 NEXT: Final = "seq_relationship_logits"
 _STARTS, _ENDS = "start_logits", "end_logits"
-_OUTPUTS: Final[Mapping[str, Mapping[str, int]]] = {
-    "BertModel": {STATES: 3},
-    "BertForPreTraining": {LOGITS: 3, NEXT: 2},
-    "BertForMaskedLM": {LOGITS: 3},
-    "BertForQuestionAnswering": {_STARTS: 2, _ENDS: 2},
-    "BertForTokenClassification": {LOGITS: 3},
-}
-"""By BERT's name of a class, the outputs that its head needs, and how many axes each has."""
-_OF_SEQUENCES: Final = {LOGITS: 2}
 PRECISIONS: Final = {"float32": ONNX_FILE, "int8": ONNX_INT8_FILE}
 
 
@@ -78,16 +68,13 @@ class Cpu:
 class GraphModel:
     """A graph as ``export_onnx`` writes it, over padded batches.
 
-    Raises as ``check_graph``, WeightsError too for a file that ONNX Runtime cannot open, or whose
-    outputs are not those of the architecture; UsageError where ONNX Runtime is not installed.
-
-    Args:
-        architecture: BERT's name of the class in config.json, such as BertForTokenClassification.
+    Raises as ``check_graph``, WeightsError too for a file that ONNX Runtime cannot open or that
+    takes something else; UsageError where ONNX Runtime is not installed.
     """
 
     device: Final = Cpu()
 
-    def __init__(self, path: Path, config: BertConfig, architecture: str) -> None:
+    def __init__(self, path: Path, config: BertConfig) -> None:
         if not has_package("onnxruntime"):
             raise UsageError(
                 f"{path} is a graph, which ONNX Runtime computes: pip install onnxruntime"
@@ -95,20 +82,30 @@ class GraphModel:
         self.path = path
         #: The names of what it takes and gives.
         self.inputs, self.outputs = check_graph(path, config)
-        self._has_choices = architecture == "BertForMultipleChoice"
         self._process = 0
-        shapes = {each.name: each.shape for each in self.session.get_outputs()}
-        needed = _OUTPUTS.get(architecture, _OF_SEQUENCES)
-        fit = all(len(shapes.get(name, ())) == num_axes for name, num_axes in needed.items())
-        if self.inputs not in (INPUTS, INPUTS[:2]) or not fit:
+        if self.inputs not in (INPUTS, INPUTS[:2]):
             raise WeightsError(
-                f"{path}: inputs {', '.join(self.inputs)} and outputs {shapes}; {architecture} of "
-                f"config.json has {', '.join(INPUTS)} and {', '.join(needed)}: convert the model "
-                "again with tidybert convert --to onnx"
+                f"{path}: it takes {', '.join(self.inputs)}, and a BERT {', '.join(INPUTS)}: "
+                "convert the model again with tidybert convert --to onnx"
             )
-        width = shapes[self.outputs[0]][-1]
+        self._has_choices = len(self.session.get_inputs()[0].shape) == 3
+        shapes = {each.name: each.shape for each in self.session.get_outputs()}
+        #: By name of an output, how many axes it has.
+        self.axes = {name: len(shape) for name, shape in shapes.items()}
+        if _STARTS in shapes:
+            self.axes[LOGITS] = self.axes[_STARTS] + 1
+        width = shapes.get(LOGITS, [None])[-1]
         #: Of a classifier, the number of labels; None where the graph leaves it open.
         self.num_labels: int | None = width if isinstance(width, int) else None
+
+    def require(self, name: str, axes: int, what: str) -> None:
+        """Raise WeightsError where it has no such output for a head, ``what``."""
+        if self.axes.get(name) != axes:
+            found = ", ".join(f"{each} with {count}" for each, count in self.axes.items())
+            raise WeightsError(
+                f"{self.path}: {what} needs the output {name} with {axes} axes, and the outputs "
+                f"are {found}: convert the model again with tidybert convert --to onnx"
+            )
 
     @property
     def session(self) -> Any:

@@ -6,15 +6,12 @@ the classes of sentence_transformers' modules.  B sequences, d numbers of a vect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import erf, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
-import numpy as np
-import numpy.typing as npt
-
+from tidybert.checkpoints.activations import IDENTITY, SIGMOID
 from tidybert.configuration import Pooling
 from tidybert.errors import ConfigError, UsageError, param, suggestion
 from tidybert.storage.atomic_files import atomic_write_json
@@ -30,11 +27,7 @@ from tidybert.storage.opening import present
 from tidybert.storage.own_files import make_directory
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from tidybert.checkpoints.dense import Dense
-
-Floats = npt.NDArray[np.float32]
 
 POOLINGS: Final = get_args(Pooling)
 
@@ -46,29 +39,6 @@ POOLING_KEYS: Final = {
     "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
-}
-
-
-def _sigmoid(values: Floats) -> Floats:
-    # The exponential of a large negative value overflows to infinity, and 0 is right.
-    with np.errstate(over="ignore"):
-        return np.asarray(1 / (1 + np.exp(-values)))
-
-
-def _normal_cdf(values: Floats) -> Floats:
-    return np.array([(1 + erf(each / sqrt(2))) / 2 for each in values.tolist()], dtype=np.float32)
-
-
-#: The activations of a Dense by the names that its files have, on values (N,).
-IDENTITY: Final = "torch.nn.modules.linear.Identity"
-SIGMOID: Final = "torch.nn.modules.activation.Sigmoid"
-ACTIVATIONS: Final[Mapping[str, Callable[[Floats], Floats]]] = {
-    "torch.nn.modules.activation.Tanh": np.tanh,
-    IDENTITY: lambda values: values,
-    "torch.nn.modules.activation.ReLU": lambda values: np.maximum(values, 0),
-    "torch.nn.modules.activation.GELU": lambda values: values * _normal_cdf(values),
-    "torch.nn.modules.activation.SiLU": lambda values: values * _sigmoid(values),
-    SIGMOID: _sigmoid,
 }
 
 # What CrossEncoder applies to logits, in a config.json: from its version 4 on, and before.
@@ -110,14 +80,6 @@ def read_activation(directory: Path, config: Mapping[str, Any], num_labels: int)
         )
     named = found.get("activation_fn") or config.get(_OLD_SCORES_KEY)
     return str(named or (SIGMOID if num_labels == 1 else IDENTITY))
-
-
-def activation_module(name: str) -> nn.Module:
-    """The module of PyTorch that computes one of ACTIVATIONS."""
-    from torch import nn
-
-    made: nn.Module = getattr(nn, name.rpartition(".")[2])()
-    return made
 
 
 @dataclass(frozen=True)

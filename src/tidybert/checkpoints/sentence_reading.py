@@ -13,14 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tidybert.checkpoints.activations import ACTIVATIONS
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sentence_form import (
-    ACTIVATIONS,
-    POOLING_KEYS,
-    POOLINGS,
-    SentenceForm,
-    longest_text,
-)
+from tidybert.checkpoints.sentence_form import POOLING_KEYS, POOLINGS, SentenceForm, longest_text
 from tidybert.errors import ConfigError, WeightsError
 from tidybert.storage.json_objects import parse_json, read_json_object
 from tidybert.storage.limits import JSON_BYTES

@@ -205,9 +205,7 @@ def export_onnx(source: ModelDirectory, destination: str | Path, *, int8: bool =
             tuple(expected),
             {name: path.stat().st_size for name, path in files.items()},
             {
-                name: _difference(
-                    expected, GraphModel(path, whole.config, architecture).run(*arrays)
-                )
+                name: _difference(expected, GraphModel(path, whole.config).run(*arrays))
                 for name, path in files.items()
             },
             tuple(_lost(whole, architecture)),

@@ -12,7 +12,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
 
-from tidybert.checkpoints.graph import PRECISIONS, Cpu, GraphModel, graph_precision
+from tidybert.checkpoints.graph import (
+    LOGITS,
+    NEXT,
+    PRECISIONS,
+    STATES,
+    Cpu,
+    GraphModel,
+    graph_precision,
+)
 from tidybert.checkpoints.metadata import ModelMetadata, restored_values
 from tidybert.checkpoints.model_directory import Model, ModelDirectory
 from tidybert.checkpoints.sentence_form import SentenceForm
@@ -115,8 +123,7 @@ class OpenedModel:
                 raise UsageError(f"{param('device', device)}: {folder} answers on the CPU; use cpu")
             self.precision = graph_precision(folder, precision or "float32")
             self.directory.verify()
-            architecture = self.directory.architecture or "BertModel"
-            self.graph = GraphModel(folder / PRECISIONS[self.precision], self.config, architecture)
+            self.graph = GraphModel(folder / PRECISIONS[self.precision], self.config)
             self.device = self.graph.device
         else:
             self.need_weights()
@@ -202,6 +209,10 @@ class OpenedModel:
             lacking = (f"{task.architecture} in {CONFIG_FILE}",)
         elif self.graph.num_labels not in (None, len(task.names)) and task.names:
             lacking = (f"output for {len(task.names)} labels: it has {self.graph.num_labels}",)
+        elif task.pools_itself:
+            self.graph.require(STATES, 3, task.name)
+        else:
+            self.graph.require(LOGITS, 3 if task.unit == "token" else 2, task.name)
         if lacking or network is None:
             raise WeightsError(
                 f"{directory} has no {', '.join(lacking)}: it is not a fine-tuned model. Fine-tune "
@@ -240,8 +251,12 @@ class OpenedModel:
     def _with_gaps(self, name: str) -> tuple[Any, tuple[str, ...]]:
         """The same, and what it lacks."""
         if self.graph is not None:
-            has_head = self.directory.architecture in (name, "BertForPreTraining")
-            return self.graph, () if has_head else (name,)
+            if self.directory.architecture not in (name, "BertForPreTraining"):
+                return self.graph, (name,)
+            is_both = NEXT in self.graph.axes
+            of_words = name == "BertForMaskedLM"
+            self.graph.require(NEXT if is_both and not of_words else LOGITS, 2 + of_words, name)
+            return self.graph, ()
         from tidybert.modeling import heads
 
         return self.network(getattr(heads, name))
@@ -405,6 +420,11 @@ class OfPretraining(OfOpened):
             "precision": self.precision,
             **{k: round(v, 4) for k, v in metrics.items() if isinstance(v, float)},
         }
+
+
+def answers_by_graph(model: str | Path) -> bool:
+    """Whether a MODEL is ONNX graphs, so that no network is made; raises as ``find_model``."""
+    return ModelDirectory.open(model).graph is not None
 
 
 def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, BertTokenizer]:

@@ -76,10 +76,9 @@ class ServerSettings(PrecisionOption, BatchOption, DeviceOption, PickleOption):
     @cached_property
     def are_graphs(self) -> bool:
         """Whether ONNX graphs answer, and no network; raises as ``find_model``."""
-        from tidybert.checkpoints.model_directory import ModelDirectory
+        from tidybert.inference.loading import answers_by_graph
 
-        directories = [ModelDirectory.open(each) for each in self.models.values()]
-        return bool(directories) and all(each.graph is not None for each in directories)
+        return bool(self.models) and all(map(answers_by_graph, self.models.values()))
 
     @property
     def device_type(self) -> str:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.checkpoints.activations import IDENTITY
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.sentence_form import IDENTITY
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features

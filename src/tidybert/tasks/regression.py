@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.checkpoints.activations import ACTIVATIONS, IDENTITY, activation_module
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.sentence_form import ACTIVATIONS, IDENTITY, activation_module
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
