@@ -549,8 +549,11 @@ def begin() -> Iterator[Callable[..., Command]]:
 
 
 @contextmanager
-def server_on_a_thread(**settings: Any) -> Iterator[tuple[str, Any]]:
-    """Runs a server of these ServerSettings; gives its host with its port, and its engine."""
+def server_on_a_thread(app: Any = None, **settings: Any) -> Iterator[tuple[str, Any]]:
+    """Runs a server of these ServerSettings; gives its host with its port, and its engine.
+
+    ``app`` makes the app of an engine, if it is not that of ``tidybert serve``.
+    """
     import asyncio
 
     from tidybert.server.app import make_app
@@ -562,7 +565,7 @@ def server_on_a_thread(**settings: Any) -> Iterator[tuple[str, Any]]:
     engine.open()
     engine.start()
     bound = listening_on(engine.settings)
-    server = http_server(make_app(engine), engine.settings)
+    server = http_server((app or make_app)(engine), engine.settings)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([bound])))
     thread.start()
     try:

@@ -388,6 +388,85 @@ def search_of(directory: Path, rounds: int) -> tuple[str, dict[str, Any], list[s
     return f"{len(index):,} texts, {len(queries)} questions", result, lines
 
 
+_SETS: Final = {
+    "SQuADShifts Wikipedia": "squad/new_wiki_v1.0.json",
+    "SQuADShifts Reddit": "squad/reddit_v1.0.json",
+    "SQuADShifts Amazon": "squad/amazon_reviews_v1.0.json",
+    "DRCD, Chinese": "zh/drcd/dev.json",
+}
+"""Questions, each of which has one paragraph to be found."""
+_PARAGRAPHS: Final = 900
+_SEARCHED: Final = 600
+WAYS: Final[tuple[Any, ...]] = ("words", "meaning", None)
+
+Search = tuple[list[str], list[tuple[str, int, int]]]
+"""Texts, and queries: each with the place of its text, and of itself among them or -1."""
+
+
+def questions_of(file: str) -> Search:
+    """Some of the different paragraphs of a file, and questions about them."""
+    content = json.loads((datasets.data_folder() / file).read_text(encoding="utf-8"))
+    found: dict[str, list[str]] = {}
+    for article in content["data"]:
+        for paragraph in article["paragraphs"]:
+            asked = [each["question"] for each in paragraph["qas"]]
+            found.setdefault(paragraph["context"], []).extend(asked)
+    chosen = datasets.drawn(list(found.items()), _PARAGRAPHS, 0)
+    queries = [(query, at, -1) for at, (_, asked) in enumerate(chosen) for query in asked]
+    return [text for text, _ in chosen], datasets.drawn(queries, _SEARCHED, 0)
+
+
+def paraphrases_of(name: str, least: float) -> Search:
+    """All texts of a job, and those with a paraphrase: pairs labelled ``least`` or more."""
+    pairs = [one for part in ("train", "dev") for one in datasets.examples_of(name, part)]
+    numbers: dict[str, int] = {}
+    for one in pairs:
+        for text in (one.text, one.text_pair):
+            numbers.setdefault(text, len(numbers))
+    queries = [
+        (one.text, numbers[one.text_pair], numbers[one.text])
+        for one in pairs
+        if float(one.label) >= least and one.text != one.text_pair
+    ]
+    return list(numbers), datasets.drawn(queries, _SEARCHED, 0)
+
+
+def found_by(index: Index, queries: Search, vectors: Any) -> dict[Any, tuple[float, float]]:
+    """By way nDCG@10 and recall@10 of queries whose own vectors are given."""
+    found = {}
+    for by in WAYS:
+        ranks = []
+        hits = index.find([query for query, _, _ in queries[1]], vectors, TOP_K + 1, by=by)
+        for each, (_, wanted, own) in zip(hits, queries[1], strict=True):
+            places = [hit.position for hit in each if hit.position != own][:TOP_K]
+            ranks.append(places.index(wanted) + 1 if wanted in places else 0)
+        gains = [1 / np.log2(rank + 1) if rank else 0.0 for rank in ranks]
+        found[by] = float(np.mean(gains)), float(np.mean(np.array(ranks) > 0))
+    return found
+
+
+def fused(model: str) -> list[list[str]]:
+    """A row for each set of texts and queries: what words, meaning and both find."""
+    made = {name: partial(questions_of, file) for name, file in _SETS.items()}
+    made |= {
+        "STS-B, 4 of 5 or more": partial(paraphrases_of, "STS-B", 4.0),
+        "QQP, paraphrases": partial(paraphrases_of, "QQP subset", 1.0),
+    }
+    embedder, rows = Embedder(model, normalize=True), []
+    for name, make in made.items():
+        texts, queries = make()
+        examples = [TextExample(text, None, None, row) for row, text in enumerate(texts, 1)]
+        with tempfile.TemporaryDirectory() as folder:
+            write_index(embedder, examples, Path(folder) / "index", model=model)
+            index = Index(Path(folder) / "index")
+            asked = embedder.embed([query for query, _, _ in queries])
+            found = found_by(index, (texts, queries), asked)
+        cells = ["{:.3f}, {:.3f}".format(*found[by]) for by in WAYS]
+        rows.append([name, f"{len(queries):,} / {len(texts):,}", *cells])
+        script.note(f"{name}: {cells}")
+    return rows
+
+
 def changes_of(directory: Path, embedder: Embedder) -> list[str]:
     """Seconds of each change to an index without ids, and what a reader saw meanwhile, in lines."""
     index = Index(directory)
@@ -449,17 +528,22 @@ def search(parser: argparse.ArgumentParser) -> None:
     multiplies beside.  Processor time is divided by the threads.  --texts indexes so many lines of
     Wikipedia and embeds the same into a file, in turn.  --recall counts how many of the ten nearest
     texts of BANKING77 each type still finds.  --index asks an index the questions of SQuAD, by its
-    signs and exactly in turn, and then times changes to a copy of it.
+    signs and exactly in turn, and then times changes to a copy of it.  --fused finds paragraphs by
+    questions and paraphrases by each other, by words, by meaning and by both.
     """
     script.add_number(parser, "vectors", 1_000_000, "random vectors")
     script.add_number(parser, "texts", None, "time indexing so many texts")
     parser.add_argument("--recall", action="store_true", help="count what each type still finds")
+    parser.add_argument("--fused", action="store_true", help="rank by words, meaning and both")
     parser.add_argument("--index", type=Path, metavar="DIR", help="search and change this index")
     given = script.parse(parser, "model rounds json", rounds=5)
     if given.index:
         title, result, lines = search_of(given.index, given.rounds)
         names = {f"{name}, ms": name for name in ("p50", "p95", "processor")}
         script.print_speed(given, title, result, names, lines)
+    elif given.fused:
+        heads = ["nDCG@10, recall@10", "queries / texts", "words", "meaning", "both"]
+        print(script.markdown(heads, fused(given.model)))
     elif given.recall:
         print(json.dumps(recalls(given.model)))
     elif given.texts:

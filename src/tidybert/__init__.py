@@ -64,7 +64,7 @@ prepare_threads()
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        value = import_module("importlib.metadata").version("tidybert")
+        value = import_module("tidybert.system.version").installed_version()
     elif name in _MODULE_OF:
         try:
             value = getattr(import_module(_MODULE_OF[name]), name)

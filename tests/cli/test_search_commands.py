@@ -49,7 +49,29 @@ def test_a_table_is_indexed_and_searched(
 
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "  1  1.000  the red cat"
-    assert [line.strip() for line in shown[1:]] == ["id: 1", "answer: a cat"]
+    ranks = "by words 1, by meaning 1"
+    assert [line.strip() for line in shown[1:]] == [ranks, "id: 1", "answer: a cat"]
+
+    assert run(["search", str(indexed), "the red cat", "--top-k", "1", "--meaning"]) == 0
+    assert capsys.readouterr().out.splitlines() == [shown[0], *shown[2:]]
+    assert run(["search", str(indexed), "cow", "--words", "--json"]) == 0
+    (hit,) = json.loads(capsys.readouterr().out)["hits"]
+    assert (hit["text"], hit["rank_words"], "fused" in hit) == ("the old cow", 1, False)
+    assert run(["search", str(indexed), "cow", "--words", "--meaning"]) == 2
+    assert "--words and --meaning: give one of them" in capsys.readouterr().err
+
+
+def test_an_index_without_words_says_how_to_add_them(
+    faq: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = ["index", str(tiny_model), str(faq), "--out", str(tmp_path / "index")]
+    assert run([*line, "--no-words"]) == 0
+    capsys.readouterr()
+
+    assert run(["search", str(tmp_path / "index"), "cow", "--words"]) == 2
+    assert "the index has no words to search by: add them" in capsys.readouterr().err
+    assert run([*line, "--words"]) == 0
+    assert run(["search", str(tmp_path / "index"), "cow", "--words"]) == 0
 
 
 def test_an_index_of_an_older_version_keeps_its_way(

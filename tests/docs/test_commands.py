@@ -44,6 +44,7 @@ NOT_RUN = (
     "tidybert download ",
     "tidybert serve ",
     "tidybert page",
+    "tidybert label ",
     "curl ",
     "python -m benchmarks",
     "python tests/check_types.py",
@@ -131,6 +132,8 @@ def write_samples() -> None:
     for name in ("tickets", "my-texts"):
         table(f"{name}.csv", "ticket {n},{l}", "text,label")
     table("tickets-dev.csv", "dev ticket {n},{l}", "text,label")
+    columns = "text,label,label_status,drawn,row,by,at"
+    table("labels.csv", "ticket {n},{l},labelled,chosen,{n},,2026-11-28 09:00:00+01:00", columns)
     Path("poem.txt").write_text("I bow my head and think of home once more.\n")
     Path("classes.csv").write_text("label,text\nno,all is well\nyes,it is late\n")
     for name, rows in (("mails", 72), ("more-mails", 9)):
@@ -312,13 +315,17 @@ def parse(command: Any, words: list[str]) -> None:
 
 
 def check_requirements(words: list[str]) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    whole, light = (
+        tomllib.loads((ROOT / place / "pyproject.toml").read_text())
+        for place in ("", "packaging/light")
+    )
     for word in words:
-        extra = re.fullmatch(r"(?:\.|tidybert)\[(\w+)\]", word)
+        extra = re.fullmatch(r"(\.|tidybert|\./packaging/light|tidybert-light)\[(\w+)\]", word)
         if extra:
-            assert extra[1] in project["optional-dependencies"]
+            project = light if "light" in extra[1] else whole
+            assert extra[2] in project["project"]["optional-dependencies"]
         elif word.startswith("torch>"):
-            assert word in project["dependencies"]
+            assert word in whole["tool"]["tidybert"]["requires"]
 
 
 # --- the tree of the house

@@ -67,6 +67,7 @@ def test_the_index_answers_over_http(
         hits, ordered = answer(plain), answer(reranked)
 
     assert len(hits) == 3
-    assert hits[0].keys() == {"position", "row", "text", "columns", "id", "score"}
+    ranks = {"rank_words", "rank_meaning", "fused"}
+    assert hits[0].keys() == {"position", "row", "text", "columns", "id", "score", *ranks}
     assert hits[0]["columns"].keys() == {"id", "answer"}
     assert ordered[0].keys() == {*hits[0], "rerank_score", "rerank_truncated"}

@@ -28,7 +28,7 @@ def test_a_search_is_a_sort_of_cosines(
     texts = [one.text for one in examples]
     queries = ["a red cat", "the dog saw a blue cow"]
 
-    found = index.search(queries, 22)
+    found = index.search(queries, 22, by="meaning")
 
     cosines = embedder.embed(queries) @ embedder.embed(texts).T
     largest = np.sort(cosines, axis=1)[:, ::-1]
@@ -45,7 +45,7 @@ def test_a_text_finds_itself_with_its_columns(
 ) -> None:
     index = Index.open(make_index())
 
-    (hit,) = index.search(examples[6].text, 1)
+    (hit,) = index.search(examples[6].text, 1, by="meaning")
 
     assert hit.text == examples[6].text
     assert hit.columns == {"id": f"n{hit.row}", "size": hit.row}
@@ -143,7 +143,7 @@ def test_the_prompts_and_the_pooling_of_sentence_transformers_count(
     embedder = Embedder(model, normalize=True, prompt_name=form.document_prompt_name)
     write_index(embedder, examples, tmp_path / "index", model=str(model))
     index = Index.open(tmp_path / "index")
-    hits = index.search("red", 22)
+    hits = index.search("red", 22, by="meaning")
 
     given: dict[str, Any] = {"pooling": "cls", "normalize": True, "prompt": ""}
     plain = Embedder(tiny_model, **given)

@@ -84,7 +84,8 @@ def test_deleted_texts_are_not_found_and_compacting_gives_their_space_back(
     assert [hit.id for hit in index.texts(range(20))] == [f"n{number}" for number in range(2, 22)]
     assert len(index.vectors) == 20
     assert {path.name for path in directory.iterdir()} == {
-        "index.json", "vectors-1.npy", "scales-1.npy", "texts-1.arrow"
+        "index.json", "vectors-1.npy", "scales-1.npy", "texts-1.arrow", "words-1.npy",
+        "word_ends-1.npy", "postings-1.npy", "counts-1.npy",
     }  # fmt: skip
     assert len(open_before) == 22
     assert open_before.texts([0])[0].id == "n1"

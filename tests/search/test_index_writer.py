@@ -242,7 +242,7 @@ def test_a_second_writer_is_refused(make_index: Make, begin: Any, tmp_path: Path
     assert len(Index(make_index())) == 22
 
 
-@pytest.mark.parametrize("name", ["vectors.npy", "scales.npy", "texts.arrow"])
+@pytest.mark.parametrize("name", ["vectors.npy", "scales.npy", "texts.arrow", "postings.npy"])
 def test_damage_is_said(make_index: Make, name: str, tmp_path: Path) -> None:
     whole = make_index(dtype="int8")
 
@@ -294,9 +294,9 @@ def test_an_index_of_another_version_or_of_other_hands_is_refused(make_index: Ma
         path.write_text(json.dumps({**changed, "checksum": json_checksum(changed)}))
         with pytest.raises(DataError, match=f"index.json is damaged: {said}.*; make the index ag"):
             Index(path.parent)
-    content["index_version"] = 3
+    content["index_version"] = 4
     path.write_text(json.dumps({**content, "checksum": json_checksum(content)}))
-    with pytest.raises(DataError, match="index_version 3, expected 2 or less"):
+    with pytest.raises(DataError, match="index_version 4, expected 3 or less"):
         Index(path.parent)
 
 

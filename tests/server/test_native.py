@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -69,6 +70,42 @@ def test_a_request_asks_for_a_score(make_engine: Make, make_client: Any) -> None
     assert found["label"] is None
     assert found["score"] == max(found["scores"].values())
     assert refused.json()["error"]["field"] == "min_score"
+
+
+def test_texts_without_their_entities(make_engine: Make, make_client: Any) -> None:
+    engine = make_engine("tags")
+    text = "the red cat and under a dog the old cat"
+    entities = post(make_client(engine), "tags/predict", {"inputs": text}).json()["entities"]
+    assert entities
+
+    body = {"inputs": [text, "a cat"], "redact": True, "redact_with": "{type}{number}"}
+    found, other = post(make_client(engine), "tags/predict", body).json()
+
+    kept = [text[one["end"] : two["start"]] for one, two in pairwise(entities)]
+    places = [found["text"][one["start"] : one["end"]] for one in found["entities"]]
+    assert all(one.startswith("X") for one in places)
+    assert found["text"].startswith(text[: entities[0]["start"]] + "X1" + kept[0])
+    assert [one["score"] for one in found["entities"]] == [one["score"] for one in entities]
+    assert other["text"] is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "field"),
+    [
+        ("tags", {"inputs": ["a cat", "Qrst cat"], "redact": True}, "inputs.1"),
+        ("tags", {"inputs": "Qrst", "patterns": "iban"}, "redact"),
+        ("tags", {"inputs": "Qrst", "redact": True, "patterns": "iban,x"}, "redact"),
+        ("colours", {"inputs": "Qrst", "redact": True}, "redact"),
+    ],
+)
+def test_a_text_that_cannot_be_redacted_is_refused_and_not_shown(
+    make_engine: Make, make_client: Any, name: str, body: dict[str, Any], field: str
+) -> None:
+    response = post(make_client(make_engine("tags", "colours")), f"{name}/predict", body)
+
+    assert response.status_code == 422
+    assert response.json()["error"]["field"] == field
+    assert "Qrst" not in response.text
 
 
 def test_the_other_heads(make_engine: Make, make_client: Any) -> None:

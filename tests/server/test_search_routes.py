@@ -50,6 +50,9 @@ def test_a_query_finds_what_the_index_finds(
     for found, hit in zip(one.json(), expected, strict=True):
         assert found == {**hit, "score": pytest.approx(hit["score"], abs=1e-6)}
     assert [len(hits) for hits in two.json()] == [4, 4]
+    for by, keys in (("words", {"rank_words"}), ("meaning", set[str]())):
+        (alone,) = post(make_client(engine), {"inputs": "dog", "top_k": 1, "by": by}).json()
+        assert one.json()[0].keys() - alone.keys() == {"rank_words", "rank_meaning", "fused"} - keys
     # The second model made it.
     assert "search" in engine.model("base").heads
     assert "search" not in engine.model("colours").heads
@@ -64,6 +67,7 @@ def test_a_query_finds_what_the_index_finds(
         ({"inputs": "a", "top_k": 0}, "top_k", "greater than or equal to 1"),
         ({"inputs": []}, "inputs", "no inputs"),
         ({"inputs": "cat " * 200}, "inputs.0", "tokens"),
+        ({"inputs": "a", "by": "both"}, "by", "'words' or 'meaning'"),
     ],
 )
 def test_what_cannot_be_searched_gets_422(

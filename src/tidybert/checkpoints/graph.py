@@ -92,7 +92,7 @@ class GraphModel:
         shapes = {each.name: each.shape for each in self.session.get_outputs()}
         #: By name of an output, how many axes it has.
         self.axes = {name: len(shape) for name, shape in shapes.items()}
-        if _STARTS in shapes:
+        if _STARTS in shapes and _ENDS in shapes:
             self.axes[LOGITS] = self.axes[_STARTS] + 1
         width = shapes.get(LOGITS, [None])[-1]
         #: Of a classifier, the number of labels; None where the graph leaves it open.
@@ -126,7 +126,7 @@ class GraphModel:
         lengths = np.array(flat.lengths)
         is_token = np.arange(lengths.max()) < lengths[:, None]
         found = self.run(*(_padded(each, is_token) for each in (flat.input_ids, None, flat[1])))
-        if _STARTS in found:
+        if LOGITS in self.axes and _STARTS in found:
             found[LOGITS] = np.stack((found.pop(_STARTS), found.pop(_ENDS)), axis=2)
         return {name: each[is_token] if each.ndim == 3 else each for name, each in found.items()}
 

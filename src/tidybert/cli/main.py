@@ -19,6 +19,7 @@ from tidybert.cli.commands import (  # noqa: F401
     corpus,
     data,
     inside,
+    labelling,
     models,
     quickstart,
     serving,
@@ -33,8 +34,9 @@ from tidybert.system.signals import command_signals
 
 # The order of the help.
 _ORDER: Final = (
-    "quickstart", "check", "finetune", "evaluate", "predict", "fill-mask", "next-sentence", "embed",
-    "index", "search", "mine", "duplicates", "build-corpus", "inspect", "pretrain", "train-lm",
+    "quickstart", "label", "check", "finetune", "evaluate", "predict", "fill-mask",
+    "next-sentence", "embed", "index", "search", "mine", "duplicates", "build-corpus", "inspect",
+    "pretrain", "train-lm",
     "generate", "score", "serve", "page", "train-vocab", "extend-vocab", "tokenize", "attention",
     "similar", "info", "convert", "models", "download",
 )  # fmt: skip

@@ -54,7 +54,7 @@ def apply_corrections(path: str, examples: Sequence[TextExample]) -> Corrected:
         of_text.setdefault((str(one.row), _plain(one.text)), []).append(at)
     known = {one.label for one in examples if one.label is not None}
     corrected, seen, num_changed = list(examples), set[int](), 0
-    for line, cells in _rows(path):
+    for line, cells in correction_rows(path):
         where = f"{path}:{line}"
         row = plain_form(cells["row"].strip()) or cells["row"].strip()
         if row not in first:
@@ -96,7 +96,7 @@ def apply_corrections(path: str, examples: Sequence[TextExample]) -> Corrected:
     return Corrected(corrected, num_changed, len(seen))
 
 
-def _rows(path: str) -> Iterator[tuple[int, dict[str, str]]]:
+def correction_rows(path: str) -> Iterator[tuple[int, dict[str, str]]]:
     """The line and the cells by column of each row."""
     with open_bytes(path) as stream:
         start = stream.peek(4096).decode("utf-8-sig", "replace").splitlines()[:1]

@@ -76,9 +76,12 @@ def last_rows(
         count += 1
         last.pop(key, None)
         last[key] = row
-    if broken is not None:
-        at = broken.row if isinstance(broken, Problem) else broken[0]
-        yield Problem(at, "the last row was cut off as it was written", is_fault=False)
+    if isinstance(broken, Problem):
+        # A quote that is never closed may have other rows in it.
+        advice = "tidybert label takes it off the file, if a kill has cut it off"
+        yield Problem(broken.row, f"{broken.message}; {advice}")
+    elif broken is not None:
+        yield Problem(broken[0], "the last row was cut off as it was written", is_fault=False)
     left_out: Counter[str] = Counter()
     for row in last.values():
         said = row[1][status].strip()

@@ -65,8 +65,9 @@ class Pool:
         self.vectors, self._topics = vectors, topics
         count = len(vectors)
         self._order = np.random.default_rng(seed).permutation(count)
-        self._is_kept = np.zeros(count, dtype=np.bool_)
-        self._is_kept[self._order[: num_random(count)]] = True
+        #: (N,) whether a text is set aside to be drawn at random.
+        self.is_kept = np.zeros(count, dtype=np.bool_)
+        self.is_kept[self._order[: num_random(count)]] = True
 
     @cached_property
     def typical(self) -> Indices:
@@ -75,9 +76,9 @@ class Pool:
         if topics is None:
             return np.empty(0, dtype=np.int64)
         chosen = []
-        numbers, sizes = np.unique(topics[(topics >= 0) & ~self._is_kept], return_counts=True)
+        numbers, sizes = np.unique(topics[(topics >= 0) & ~self.is_kept], return_counts=True)
         for number in numbers[np.argsort(-sizes, kind="stable")].tolist():
-            members = np.flatnonzero((topics == number) & ~self._is_kept)
+            members = np.flatnonzero((topics == number) & ~self.is_kept)
             middle = self.vectors[topics == number].mean(axis=0)
             chosen.append(members[np.square(self.vectors[members] - middle).sum(1).argmin()])
         return np.array(chosen, dtype=np.int64)
@@ -100,7 +101,7 @@ class Pool:
         """
         is_open = labels < 0
         is_open[list(passed)] = False
-        random = [at for at in self._order.tolist() if is_open[at] and self._is_kept[at]]
+        random = [at for at in self._order.tolist() if is_open[at] and self.is_kept[at]]
         chosen = [at for at in self._ranked(labels, probabilities) if is_open[at]]
         found: list[NextText] = []
         so_far = list(drawn)
@@ -116,7 +117,7 @@ class Pool:
         topics = np.full(len(labels), -1) if self._topics is None else self._topics
         known = {*topics[labels >= 0].tolist()}
         first = [at for at in self.typical.tolist() if topics[at] not in known]
-        rest = self._order[~self._is_kept[self._order]]
+        rest = self._order[~self.is_kept[self._order]]
         if probabilities is not None:
             rest = rest[np.argsort(margins(probabilities)[rest], kind="stable")]
         return list(dict.fromkeys([*first, *rest.tolist()]))

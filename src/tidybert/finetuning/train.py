@@ -287,6 +287,8 @@ def train(
         **environment(device, job.model),
         "precision": computed.precision,
     }
+    if drawn := task.drawn_counts([*data.train, *data.held_out]):
+        record["drawn"] = drawn
     if supervision.teacher:
         record |= {"teacher": supervision.teacher, "num_unlabelled": len(examples.unlabelled)}
     if run is not None:

@@ -95,13 +95,13 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
         read=found,
     )
     train, held_out = labelled, None
-    share = job.share_held_out(len(labelled))
+    share = share_of(job, labelled)
     if share:
         train, held_out = chosen.hold_out(labelled, share, job.arguments.seed)
-        reporter.tell(
-            f"no {param('dev')}: {len(held_out):,} of {len(labelled):,} examples are held out to "
-            "measure on"
-        )
+        some = f"{len(held_out):,} of {len(labelled):,} examples"
+        if chosen.drawn_of(labelled):
+            some += ", all of them drawn at random,"
+        reporter.tell(f"no {param('dev')}: {some} are held out to measure on")
     elif job.dev is None and job.dev_fraction is None:
         reporter.tell(
             f"no {param('dev')}: all {len(labelled):,} examples train; {param('dev_fraction')} 0.1 "
@@ -119,6 +119,11 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
     elif job.unlabelled is not None:
         unlabelled = inputs_of(task, job.unlabelled, None, like)
     return TrainingExamples(task, train, held_out or None, labelled, provenance, unlabelled)
+
+
+def share_of(job: FinetuningJob, labelled: Sequence[Any]) -> float:
+    """The share of the labelled examples of a job that is held out."""
+    return job.share_held_out(len(labelled), len(job.task_class.drawn_of(labelled)))
 
 
 def _names_of_begun(job: FinetuningJob) -> Sequence[str]:

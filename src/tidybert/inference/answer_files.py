@@ -50,12 +50,13 @@ class AnswerForm(Form):
         file.become(target)
 
 
-def _json(answer: Mapping[str, Any]) -> str:
-    text = json.dumps(plain_json(answer), ensure_ascii=False, allow_nan=False)
-    return printable_json(text)
+def json_line(values: Mapping[str, Any], **how: Any) -> str:
+    """An object as a line of JSON; ``how``: further arguments of ``json.dumps``."""
+    text = json.dumps(plain_json(values), ensure_ascii=False, allow_nan=False, **how)
+    return f"{printable_json(text)}\n"
 
 
-LINES: Final = AnswerForm("lines", lambda each: f"{_json(each)}\n")
+LINES: Final = AnswerForm("lines", json_line)
 """One JSON object a line."""
 OFFICIAL: Final = AnswerForm(
     "official",

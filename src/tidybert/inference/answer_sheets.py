@@ -51,18 +51,25 @@ class TableForm(AnswerForm):
         lines = []
         pairs = zip(examples, answers, strict=True)
         for number, (example, answer) in enumerate(pairs, num_done + 1):
-            found = TaskAnswer.of(answer)
-            if self.top_k is not None and isinstance(found, LabelledAnswer):
-                found = found.likeliest(self.top_k)
-            columns = example.columns
-            if columns is None:
-                columns = dict(zip(("text", "text_pair"), self.shown(example), strict=False))
+            columns, found = self.cells(example, answer)
             given = {name: _cell(value) for name, value in columns.items()}
-            row = {name: _cell(_rounded(value)) for name, value in found.row().items()}
+            row = {name: _cell(_rounded(value)) for name, value in found.items()}
             if self.delimiter is None:
                 _check_cells(given, number)
             lines.append(json.dumps(plain_json([given, row]), default=str) + "\n")
         return "".join(lines)
+
+    def cells(
+        self, example: Any, answer: Mapping[str, Any]
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+        """The columns of the input and those of the answer, of one row."""
+        found = TaskAnswer.of(answer)
+        if self.top_k is not None and isinstance(found, LabelledAnswer):
+            found = found.likeliest(self.top_k)
+        columns = example.columns
+        if columns is None:
+            columns = dict(zip(("text", "text_pair"), self.shown(example), strict=False))
+        return columns, found.row()
 
     def make(self, file: GrowingFile, target: Path) -> None:
         file.close()
@@ -123,13 +130,15 @@ def _workbook(rows: Iterable[list[Any]]) -> bytes:
     return content.getvalue()
 
 
-def table_form(target: Path | None, **how: Any) -> TableForm | None:
-    """The form of a file with this suffix, with the arguments of ``TableForm``; None for others."""
+def table_form(
+    target: Path | None, kind: type[TableForm] = TableForm, **how: Any
+) -> TableForm | None:
+    """The form of a file with this suffix, with the arguments of its kind; None for others."""
     if target is None or target.suffix.lower() not in TABLES:
         return None
     if target.suffix.lower() == ".xlsx":
         how["delimiter"] = None
-    return TableForm(f"table, top {how['top_k']}", str, **how)
+    return kind(f"table, top {how.get('top_k')}", str, **how)
 
 
 def _lines(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:

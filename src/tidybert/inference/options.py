@@ -60,6 +60,23 @@ class NamedClassesOptions(DescriptionsOption):
 
 
 @dataclass(frozen=True, kw_only=True)
+class RedactOptions(Options):
+    """Texts without their entities."""
+
+    redact: bool = option(False)
+    """``--redact``: Give the texts themselves, with [PER] and such in place of the entities that
+    RUN tags."""
+    redact_with: str = option("[{type}]", needs="redact")
+    """``--redact-with TEXT``: The text in place of an entity. {type} is its type, {number} the
+    number that equal strings of a text share."""
+    redact_columns: str | None = option(None, needs="redact")
+    """``--redact-columns NAME,NAME``: Columns to redact, beside that of --text."""
+    patterns: str | None = option(None, needs="redact")
+    """``--patterns NAME,NAME``: Also redact any of email, iban, card and phone; phone:US reads
+    national numbers. They need no RUN."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SentenceOptions(Options):
     """What a directory says of its vectors, unless an option does."""
 

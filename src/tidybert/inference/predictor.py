@@ -316,15 +316,17 @@ class Predictor(ShowsFacts, Generic[Answer]):
         answers = self.examine(examples)
         return {**answers.metrics(), **answers.counts(), "computed_in": self.precision}
 
-    def examine(self, examples: Sequence[Any], reporter: Reporter = SILENT) -> Answers[Any, Any]:
-        """The answers to labelled examples, to be measured in more ways than one.
+    def examine(
+        self, examples: Sequence[Any], reporter: Reporter = SILENT, *, labelled: bool = True
+    ) -> Answers[Any, Any]:
+        """The answers to labelled examples, to be measured in more ways than one; or to others.
 
         Calls ``advance`` with the number of sequences done: texts, or windows over them.  Raises as
         ``evaluate``.
         """
         if not examples:
             raise DataError("there are no examples to evaluate on")
-        return self._answers(examples, labelled=True, reporter=reporter)
+        return self._answers(examples, labelled=labelled, reporter=reporter)
 
     def vectors(self, texts: Sequence[str]) -> tuple[list[npt.NDArray[np.float32]], int]:
         """What the model outputs for each single text, (1, H), and how many texts were cut."""

@@ -119,20 +119,34 @@ class AnswerJob(TextJob):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictJob(AnswerJob):
-    """A RUN's answers, as JSON lines or into a table.
+class TableJob(AnswerJob):
+    """Answers as JSON lines or into a table.
+
+    out: a file whose suffix may be that of a table.  reports: of the file that is read.
+    """
+
+    out: Path | None = None
+    reports: list[ReadReport] = field(default_factory=list, init=False, compare=False, repr=False)
+
+    def separator(self) -> str:
+        """The character between the cells of a CSV, that of the input."""
+        reports = [one for one in self.reports if one.format in ("csv", "swag")]
+        return reports[0].options.separator("csv") if reports else ","
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictJob(TableJob):
+    """A RUN's answers.
 
     top_k: keeps the scores of the likeliest classes alone.  official: one JSON object of ids and
-    answers, for SQuAD's script.  out: a file whose suffix may be that of a table.  labels,
-    descriptions: classes that are known by their names, as ``NamePredictor`` takes them.
+    answers, for SQuAD's script.  labels, descriptions: classes that are known by their names, as
+    ``NamePredictor`` takes them.
     """
 
     labels: Sequence[str] | None = None
     descriptions: Mapping[str, str] | None = None
     top_k: int | None = None
     official: bool = False
-    out: Path | None = None
-    _report: list[ReadReport] = field(default_factory=list, init=False, compare=False, repr=False)
     name: ClassVar = "predict"
 
     @property
@@ -174,7 +188,7 @@ class PredictJob(AnswerJob):
         return f"examples {opened.task.truncation}"
 
     def examples(self, opened: Predictor, source: str | Path, report: ReadReport) -> Iterator[Any]:
-        self._report[:] = [report]
+        self.reports[:] = [report]
         # A table has the columns of the input.
         keep = "all" if isinstance(self.form_of(opened), TableForm) else False
 
@@ -204,13 +218,8 @@ class PredictJob(AnswerJob):
 
     def form_of(self, opened: Predictor) -> AnswerForm:
         """A table where ``out`` names one."""
-
-        def delimiter() -> str:
-            reports = [one for one in self._report if one.format in ("csv", "swag")]
-            return reports[0].options.separator("csv") if reports else ","
-
-        shown = opened.task.shown
-        return table_form(self.out, top_k=self.top_k, shown=shown, delimiter=delimiter) or self.form
+        how: dict[str, Any] = {"top_k": self.top_k, "shown": opened.task.shown}
+        return table_form(self.out, delimiter=self.separator, **how) or self.form
 
     def settings(self) -> dict[str, Any]:
         names = {"labels": self.labels, "descriptions": self.descriptions}

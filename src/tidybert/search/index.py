@@ -1,11 +1,11 @@
 """Index: open an index of texts once, and search it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self, overload
+from typing import Any, Final, Literal, Self, TypeAlias, overload
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from tidybert.search.columns import ColumnTable, Where
 from tidybert.search.index_format import BITS_FILE, SCALES_FILE, VECTORS_FILE, open_index
 from tidybert.search.nearest_vectors import Indices, Scores
 from tidybert.search.nearest_vectors import top_k as nearest
+from tidybert.search.postings import Allowed, WordSearch
 from tidybert.search.sign_bits import SignBits
 from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.answer import TaskAnswer
@@ -39,6 +40,9 @@ class Hit:
             document in characters.
         id: of its document: a column, or the place in the index.
         score: the cosine of its vector and the query's, from -1 to 1.
+        rank_words, rank_meaning: its places, from 1, among the texts by BM25 and by the cosine;
+            None if it is not among their first, or nobody asked.
+        fused: what both say of it together, if both were asked: see ``standing``.
         rerank_score: what a cross-encoder says of query and text, if one was asked.
         rerank_truncated: whether it read only the start of them.
     """
@@ -49,6 +53,9 @@ class Hit:
     columns: dict[str, Any]
     id: str
     score: float
+    rank_words: int | None = None
+    rank_meaning: int | None = None
+    fused: float | None = None
     rerank_score: float | None = None
     rerank_truncated: bool = False
 
@@ -57,6 +64,10 @@ class Hit:
         found = asdict(self)
         if self.rerank_score is None:
             del found["rerank_score"], found["rerank_truncated"]
+        if self.fused is None:
+            del found["fused"], found["rank_meaning"]
+            if self.rank_words is None:
+                del found["rank_words"]
         return found
 
 
@@ -77,10 +88,31 @@ def reordered(hits: Sequence[Hit], answers: Sequence[TaskAnswer]) -> list[Hit]:
 
 TOP_K: Final = 10
 CANDIDATES: Final = 50
+By = Literal["words", "meaning"]
+# A text's score is compared with so many of the best, which are more than a search finds by far.
+_BEST: Final = 256
+# So that a ranking with a text that stands out counts for more than one without.
+_EXPONENT: Final = 1.5
+_NO_RANK: Final = np.iinfo(np.int64).max
+_Ranked: TypeAlias = tuple[Indices, Scores]
 # So many times as many passages are looked at as documents are wanted, and again if too few.
 _PASSAGES: Final = 4
 # A smaller part of all vectors is copied before it is searched.
 _GATHERED: Final = 8
+
+
+def standing(scores: Scores, count: int) -> npt.NDArray[np.float64]:
+    """How far each of the best scores of a ranking stands out of them, the largest first.
+
+    It is the distance from their mean in standard deviations, to the power of 1.5, and 0 below the
+    mean.  So scores of any scale can be added, and a ranking that hardly tells texts apart changes
+    little.  Where there are fewer than ``count``, the others are 0.
+    """
+    all_of_them = np.zeros(max(count, len(scores), 1))
+    all_of_them[: len(scores)] = scores
+    deviation = float(all_of_them.std())
+    above = np.maximum(scores - all_of_them.mean(), 0) / (deviation or 1.0)
+    return np.asarray(above**_EXPONENT)
 
 
 class Index(ShowsFacts):
@@ -194,6 +226,7 @@ class Index(ShowsFacts):
         candidates: int = ...,
         where: Where = ...,
         exact: bool = ...,
+        by: By | None = ...,
     ) -> list[Hit]: ...
     @overload
     def search(
@@ -205,6 +238,7 @@ class Index(ShowsFacts):
         candidates: int = ...,
         where: Where = ...,
         exact: bool = ...,
+        by: By | None = ...,
     ) -> list[list[Hit]]: ...
     def search(
         self,
@@ -215,8 +249,9 @@ class Index(ShowsFacts):
         candidates: int = CANDIDATES,
         where: Where = None,
         exact: bool = False,
+        by: By | None = None,
     ) -> list[Hit] | list[list[Hit]]:
-        """The texts with the largest cosine, for one query or for each of several.
+        """The texts nearest to one query, or to each of several: by words and meaning, fused.
 
         Args:
             top_k: how many; 10 if not set, or all of fewer.
@@ -225,9 +260,12 @@ class Index(ShowsFacts):
                 comparisons such as "label=billing" (=, !=, <, <=, >, >=), which all must hold.
                 Fewer than ``top_k`` may be left.
             exact: score every text, where many are found by the signs of their numbers.
+            by: "words" ranks by BM25 alone and finds only texts with a word of the query,
+                "meaning" by the cosine alone.  None: by both, where the index has words.
 
-        Raises UsageError for a ``top_k`` that the index does not have and for a ``where`` that does
-        not fit its columns, and DataError for a query without text.
+        Raises UsageError for a ``top_k`` that the index does not have, for a ``where`` that does
+        not fit its columns and for words that it does not have, and DataError for a query without
+        text.
         """
         if self.embedder is None:
             raise UsageError(f"{self.directory} was opened without its encoder: use Index.open")
@@ -235,12 +273,54 @@ class Index(ShowsFacts):
         check_queries(asked)
         count = self.count(top_k)
         wanted = count if rerank is None else min(len(self), max(count, candidates))
-        found = self.nearest(self.embedder.embed(asked), wanted, where=where, exact=exact)
+        self.ranking(by)
+        found = self.find(
+            asked, self.embedder.embed(asked), wanted, where=where, exact=exact, by=by
+        )
         if rerank is not None:
             for number, (query, hits) in enumerate(zip(asked, found, strict=True)):
                 answers = rerank.answers([query] * len(hits), [hit.text for hit in hits])
                 found[number] = reordered(hits, answers)[:count]
         return found[0] if isinstance(queries, str) else found
+
+    def ranking(self, by: By | None) -> By | None:
+        """What ranks the texts, None for both; UsageError for words that the index lacks."""
+        if by == "words" and not self._state.has_words:
+            raise UsageError(
+                "the index has no words to search by: add them by the tidybert index that made it, "
+                "with --words, or search by meaning"
+            )
+        return by if self._state.has_words else "meaning"
+
+    def find(
+        self,
+        queries: Sequence[str],
+        vectors: npt.NDArray[np.float32],
+        top_k: int,
+        *,
+        where: Where = None,
+        exact: bool = False,
+        by: By | None = None,
+    ) -> list[list[Hit]]:
+        """The texts for each query, whose vectors (m, d) have length 1; see ``search``.
+
+        Of each document its passage that ranks best.
+        """
+        by = self.ranking(by)
+        if by == "meaning":
+            return self.nearest(vectors, top_k, where=where, exact=exact)
+        allowed, num_documents = self._allowed(where)
+        best = min(num_documents, max(top_k, _BEST))
+        is_allowed = None
+        if where is not None:
+            is_allowed = np.zeros(len(self.vectors), dtype=bool)
+            is_allowed[allowed] = True
+        wanted = min(top_k, num_documents) if by is None else 0
+        meant = self._by_meaning(vectors, wanted, allowed, exact, best)
+        return [
+            self._fused(query, meaning, self._by_words(text, best, is_allowed), top_k, by)
+            for text, query, meaning in zip(queries, vectors, meant, strict=True)
+        ]
 
     def nearest(
         self,
@@ -254,41 +334,107 @@ class Index(ShowsFacts):
 
         Of each document the nearest passage.
         """
-        allowed, documents = self.positions, self._content.documents
-        num_documents = len(self)
-        if where is not None:
-            allowed = np.intersect1d(allowed, self._table.positions(where), assume_unique=True)
-            num_documents = len(np.unique(documents[allowed]))
-        if not num_documents:
-            return [[] for _ in vectors]
-        top_k = min(top_k, num_documents)
-        wanted = min(len(allowed), top_k * _PASSAGES if self.settings["passages"] else top_k)
+        allowed, num_documents = self._allowed(where)
+        found = self._by_meaning(vectors, min(top_k, num_documents), allowed, exact)
+        return [self._hits(*each) for each in found]
+
+    def _allowed(self, where: Where) -> tuple[Indices, int]:
+        """The positions that count, and how many documents they are of."""
+        if where is None:
+            return self.positions, len(self)
+        found = np.intersect1d(self.positions, self._table.positions(where), assume_unique=True)
+        return found, len(np.unique(self._content.documents[found]))
+
+    def _by_meaning(
+        self, vectors: Scores, top_k: int, allowed: Indices, exact: bool, best: int = 0
+    ) -> list[_Ranked]:
+        """For each vector the nearest passages of ``top_k`` documents, and of up to ``best``."""
+        if not top_k:
+            return [(allowed[:0], np.zeros(0, dtype=np.float32)) for _ in vectors]
+        more = _PASSAGES if self.settings["passages"] else 1
+        wanted = min(len(allowed), top_k * more)
         while True:
-            positions, scores = self._scored(vectors, wanted, allowed, exact)
-            kept = [np.sort(np.unique(documents[each], return_index=True)[1]) for each in positions]
+            positions, scores = self._scored(vectors, wanted, allowed, exact, best * more)
+            kept = [self._first_of_documents(each) for each in positions]
             if all(len(each) >= top_k for each in kept):
                 break
             wanted = min(len(allowed), wanted * _PASSAGES)
         return [
-            [
-                # Rounding makes a product of equal vectors a little more than 1.
-                replace(hit, score=min(max(float(score), -1.0), 1.0))
-                for hit, score in zip(self.texts(near[best]), values[best], strict=True)
-            ]
-            for near, values, best in zip(
-                positions, scores, (each[:top_k] for each in kept), strict=True
+            (near[each[: best or top_k]], values[each[: best or top_k]])
+            for near, values, each in zip(positions, scores, kept, strict=True)
+        ]
+
+    def _by_words(self, query: str, top_k: int, is_allowed: Allowed) -> _Ranked:
+        """The best passages of ``top_k`` documents; of fewer where no others have the words."""
+        wanted = top_k * _PASSAGES if self.settings["passages"] else top_k
+        while True:
+            positions, scores = self._words.best(query, wanted, is_allowed)
+            kept = self._first_of_documents(positions)[:top_k]
+            if len(kept) == top_k or len(positions) < wanted:
+                return positions[kept], scores[kept]
+            wanted *= _PASSAGES
+
+    def _first_of_documents(self, positions: Indices) -> Indices:
+        """Where in a ranking the first passage of each document is."""
+        return np.sort(np.unique(self._content.documents[positions], return_index=True)[1])
+
+    def _fused(
+        self, query: Scores, meaning: _Ranked, words: _Ranked, top_k: int, by: By | None
+    ) -> list[Hit]:
+        """The first texts of two rankings in the order of what both say."""
+        numbers, at = np.unique(
+            self._content.documents[np.concatenate([meaning[0], words[0]])], return_inverse=True
+        )
+        shape = 2, len(numbers)
+        ranks, places = np.full(shape, _NO_RANK), np.zeros(shape, dtype=np.int64)
+        values = np.zeros(len(numbers))
+        parts = at[: len(meaning[0])], at[len(meaning[0]) :]
+        # Texts that have no word of the query are 0 of BM25, and count among the best.
+        least = 0, min(_BEST, len(self))
+        for row, ((positions, scores), own) in enumerate(zip((meaning, words), parts, strict=True)):
+            ranks[row, own], places[row, own] = np.arange(1, len(own) + 1), positions
+            values[own] += standing(scores, least[row])
+        order = np.lexsort((ranks[1], ranks[0], -values))[:top_k]
+        if not len(order):
+            return []
+        chosen = places[ranks.argmin(axis=0), np.arange(len(numbers))][order]
+        # As an exact search rounds them.
+        cosines = (self.vectors[chosen].astype(np.float64) * query).sum(axis=1)
+        if self.scales is not None:
+            cosines *= self.scales[chosen]
+        found = self._hits(chosen, cosines.astype(np.float32))
+        shown = (
+            [None if each == _NO_RANK else each for each in row] for row in ranks[:, order].tolist()
+        )
+        return [
+            replace(
+                hit, rank_words=rank_words, rank_meaning=rank_meaning, fused=None if by else value
+            )
+            for hit, rank_meaning, rank_words, value in zip(
+                found, *shown, values[order].tolist(), strict=True
             )
         ]
 
+    def _hits(self, positions: Indices, scores: Iterable[float]) -> list[Hit]:
+        return [
+            # Rounding makes a product of equal vectors a little more than 1.
+            replace(hit, score=min(max(float(score), -1.0), 1.0))
+            for hit, score in zip(self.texts(positions), scores, strict=True)
+        ]
+
     def _scored(
-        self, queries: Scores, count: int, allowed: Indices, exact: bool
+        self, queries: Scores, count: int, allowed: Indices, exact: bool, best: int
     ) -> tuple[Indices, Scores]:
-        """(m, count) positions among the allowed ones, and their products."""
+        """(m, ·) positions among the allowed ones, and their products: the ``count`` nearest.
+
+        After them come others, up to ``best``, of which some may be missing.
+        """
         vectors, scan = self.vectors, self._state.scan
         is_part = len(allowed) < len(vectors)
-        candidates = 0
+        candidates, wanted = 0, min(max(count, best), len(allowed))
         if not exact and scan is not None and self._state.num_bits == len(vectors):
             candidates = scan.candidates_for(count, len(allowed))
+        count = min(wanted, candidates or wanted)
         if candidates:
             counted = None
             if is_part:
@@ -342,6 +488,11 @@ class Index(ShowsFacts):
             number = self._content.id_of(int(self._content.documents[position]), columns)
             found.append(Hit(position, kept["row"], kept["text"], columns, number, float("nan")))
         return found
+
+    @cached_property
+    def _words(self) -> WordSearch:
+        content = self._content
+        return WordSearch(content.state.segments or (), content.arrays, content.is_live)
 
     @cached_property
     def _bits(self) -> SignBits:

@@ -49,6 +49,8 @@ from tidybert.search.index_format import (
     text_schema,
 )
 from tidybert.search.nearest_vectors import DTYPES
+from tidybert.search.postings import FILES as POSTINGS_FILES
+from tidybert.search.postings import Segment, segments_of
 from tidybert.search.sign_bits import LEAST_VECTORS, SignBits, sign_bits
 from tidybert.storage.journal import Journal, check_settings, is_begun
 from tidybert.storage.json_objects import plain_json
@@ -78,6 +80,7 @@ def write_index(
     passages: int = 0,
     passage_stride: int = 0,
     replacing: bool = False,
+    words: bool | None = None,
     computed: Computed | None = None,
     reporter: Reporter = SILENT,
 ) -> Written:
@@ -87,6 +90,8 @@ def write_index(
         id_column, passages, passage_stride: see IndexSettings; texts that ``text_passages`` made.
         replacing: put a text in the place of one with the same id, where they differ; else texts
             begin with those that the index has.
+        words: keep postings beside the vectors; an index that has none gets those of all its texts.
+            None: as the index has it, and a new one has them.
     """
     if dtype not in DTYPES:
         raise UsageError(f"{param('dtype')} {dtype!r:.60}: expected one of {', '.join(DTYPES)}")
@@ -109,6 +114,13 @@ def write_index(
     with output_lock(directory):
         before = _state_in(directory, settings)
         state = before or IndexState(settings=settings)
+        had_words = state.has_words
+        if words is False and had_words:
+            raise UsageError(
+                f"{param('words', False)}: {directory} has words, which stay: name a new directory"
+            )
+        if words or (before is None and words is None):
+            state = state.with_words()
         replaced: deque[int | None] = deque()
         if replacing and before is not None:
             left = _changed(left, content_of(directory, before), replaced)
@@ -118,7 +130,7 @@ def write_index(
         first = next(left, None)
         if first is None and before is None:
             raise DataError("there are no texts to index")
-        if first is None and state.sha256:
+        if first is None and state.sha256 and state.has_words == had_words:
             return Written(state.num_texts, state.num_truncated, state.num_texts)
         with _growing(directory, state, replaced) as growing:
             if first is not None:
@@ -164,18 +176,21 @@ def compact_index(directory: str | Path) -> int:
     directory = Path(directory)
     with _changing(directory) as content:
         state = content.state
-        if not state.num_changes:
+        if not state.num_changes and not state.num_old_postings:
             return 0
         order = np.flatnonzero(content.is_live)
         if not len(order):
             raise UsageError(f"{directory} has no text that counts: remove the directory instead")
         places = content.places[content.documents[order]]
         order = order[np.argsort(places, kind="stable")]
-        arrays = dict(content.arrays)
-        del arrays[CHANGES_FILE]
+        # Postings are made anew.
+        left_out = {CHANGES_FILE, *POSTINGS_FILES}
         if state.num_bits < state.num_texts:
-            arrays.pop(BITS_FILE, None)
+            left_out.add(BITS_FILE)
+        arrays = {name: each for name, each in content.arrays.items() if name not in left_out}
         begun = IndexState(settings=state.settings, generation=state.generation + 1)
+        if state.has_words:
+            begun = begun.with_words()
         with _growing(directory, begun, deque()) as growing:
             growing.copy(content, arrays, order, np.sort(places))
             growing.state.num_truncated, growing.state.scan = state.num_truncated, state.scan
@@ -395,6 +410,7 @@ class _Growing:
     def finish(self) -> None:
         """Make the index of the files."""
         self._sync()
+        self._add_words()
         if self.state.num_texts >= LEAST_VECTORS:
             self._add_bits()
         for name, file in self._files.items():
@@ -404,6 +420,29 @@ class _Growing:
         self.state = self.state.with_hashes(self.directory)
         self._write_state(INDEX_FILE)
         _clear(self.directory, self.state)
+
+    def _add_words(self) -> None:
+        """Write the postings of texts that no segment has, and again those of a short segment."""
+        state = self.state
+        if not isinstance(state.segments, list):
+            return
+        last = state.segments[-1] if state.segments else Segment()
+        kept = list(state.segments)
+        while kept and not kept[-1].stays(state.num_texts):
+            kept.pop()
+        state.segments, first = kept, kept[-1].texts[1] if kept else 0
+        texts = (
+            text
+            for batch in text_batches(self.directory, state)
+            for text in batch["text"].to_pylist()
+        )
+        for count, rows in segments_of(islice(texts, first, None)):
+            for name, values in rows.items():
+                self._write(name, values)
+            last = last.next(first, count, rows)
+            first = last.texts[1]
+            kept.append(last)
+        self._sync()
 
     def _add_bits(self) -> None:
         """Write the bits of new vectors, and measure how many candidates they need."""
@@ -522,6 +561,7 @@ class IndexJob(EmbedJob):
     """The fingerprint of the index to which the texts are added."""
     id: str | None = None
     replacing: bool = False
+    words: bool | None = None
     name: ClassVar = "index"
     suffix: ClassVar = ".npy"
 
@@ -592,6 +632,7 @@ class IndexJob(EmbedJob):
             "passages": self.passages or 0,
             "passage_stride": self.stride,
             "replacing": self.replacing,
+            "words": self.words,
         }
 
     def write_file(

@@ -7,6 +7,10 @@
     documents.npy  (n,) int64 of passages: the number of their document, from 0
     changes.npy    (c, 2) int64: a document that counts no more, and the one in its place, or -1
     bits.npy       (n, W) uint64 of many vectors: see sign_bits
+    words.npy      (w,) uint64: the hashes of words, in the order of each segment; see postings
+    word_ends.npy  (w,) uint32: where the postings of each end, counted in its segment
+    postings.npy   (p,) uint16: the place of a text in its segment, for each word in it
+    counts.npy     (p,) uint8: how often the word is in the text, at most 255
 
 The files only grow.  index.json is replaced last, and a reader looks at no more than it says.  So
 an index stays whole while it changes, and progress.json says how far that is.  Only compacting
@@ -35,6 +39,7 @@ from msgspec.structs import replace
 from tidybert.errors import DataError, TidyBertError, UsageError
 from tidybert.inference.answer_files import npy_header
 from tidybert.search.nearest_vectors import DTYPES, Indices
+from tidybert.search.postings import FILES, Segment
 from tidybert.search.sign_bits import Scan
 from tidybert.storage.journal import Count, Journal
 from tidybert.storage.json_objects import one_of
@@ -53,8 +58,8 @@ DOCUMENTS_FILE: Final = "documents.npy"
 CHANGES_FILE: Final = "changes.npy"
 BITS_FILE: Final = "bits.npy"
 AGAIN: Final = "make the index again with tidybert index, in a new directory"
-# 1 had neither ids, passages nor changes.
-_VERSIONS: Final = (1, 2)
+# 1 had neither ids, passages nor changes; only 3 has words.
+_VERSIONS: Final = (1, 2, 3)
 _CHECKED_AT_ONCE: Final = 2**26
 
 
@@ -86,11 +91,12 @@ class IndexState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         num_documents: of passages; 0 where each text is one.
         text_bytes: of texts.arrow.
         scan: None where there are no bits, or too few.
+        segments: of words, by the texts; unset where the index has no words.
         generation: how often the index was compacted; a part of the files' names.
         sha256: of the files' contents, without the headers of .npy; empty while it is unfinished.
     """
 
-    index_version: int = _VERSIONS[-1]
+    index_version: int = 2
     settings: IndexSettings
     num_texts: Count = 0
     num_truncated: Count = 0
@@ -99,19 +105,44 @@ class IndexState(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     num_bits: Count = 0
     text_bytes: Count = 0
     scan: Scan | None = None
+    segments: list[Segment] | msgspec.UnsetType = msgspec.UNSET
     generation: Count = 0
     sha256: dict[str, str] = {}
 
     def arrays(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """The dtype and the shape in each file of numbers; a shape without rows has no file."""
         settings, count = self.settings, self.num_texts
+        last = self.segments[-1] if self.segments else Segment()
+        sizes = (last.words[1],) * 2 + (last.postings[1],) * 2
         return {
             VECTORS_FILE: (settings.dtype, (count, settings.dimension)),
             SCALES_FILE: ("float32", (count if settings.dtype == "int8" else 0,)),
             DOCUMENTS_FILE: ("int64", (count if settings.passages else 0,)),
             CHANGES_FILE: ("int64", (self.num_changes, 2)),
             BITS_FILE: ("uint64", (self.num_bits, -(-settings.dimension // 64))),
+            **{
+                name: (dtype, (size,))
+                for (name, dtype), size in zip(FILES.items(), sizes, strict=True)
+            },
         }
+
+    def with_words(self) -> "IndexState":
+        """The same state, which keeps words from now on."""
+        return self if self.has_words else replace(self, index_version=_VERSIONS[-1], segments=[])
+
+    @property
+    def has_words(self) -> bool:
+        return isinstance(self.segments, list)
+
+    @property
+    def num_old_postings(self) -> int:
+        """How many postings lie before those that were made of them again."""
+        sizes = (each.postings for each in self.segments or ())
+        return (
+            self.segments[-1].postings[1] - sum(end - begin for begin, end in sizes)
+            if self.segments
+            else 0
+        )
 
     def parts(self) -> dict[str, tuple[int, int]]:
         """Where the content of each file that is there begins and ends."""

@@ -1,6 +1,7 @@
 """The app: the routes of all protocols behind one middleware."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request
@@ -14,10 +15,10 @@ from tidybert.server.bodies import furthest
 from tidybert.server.engine import Engine
 from tidybert.server.middleware import Middleware
 from tidybert.server.protocols import protocols
-from tidybert.server.protocols.protocol import names_model
+from tidybert.server.protocols.protocol import Protocol, names_model
 
 
-def make_app(engine: Engine) -> FastAPI:
+def make_app(engine: Engine, spoken: Sequence[Protocol] | None = None) -> FastAPI:
     """The app of an engine; ``engine.start`` must be called before the first request."""
     app = FastAPI(
         title="tidybert",
@@ -30,8 +31,9 @@ def make_app(engine: Engine) -> FastAPI:
     app.state.engine = engine
     shapes: dict[str, Shape] = {}
     settings = engine.settings
-    answers_alone = settings.are_graphs and settings.index is None
-    spoken = protocols(of_graphs=answers_alone)
+    answers_alone = spoken is None and settings.are_graphs and settings.index is None
+    if spoken is None:
+        spoken = protocols(of_graphs=answers_alone)
     for each in spoken:
         errors: Any = {status: {"model": each.error} for status in ("4XX", "5XX")}
         app.include_router(each.router, responses=errors)

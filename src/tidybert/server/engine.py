@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import accumulate, count, islice
 from mmap import mmap
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,7 @@ from tidybert.server.work_queue import (
 from tidybert.system.cores import num_threads
 from tidybert.system.memory import return_freed_memory
 from tidybert.tasks.answer import TaskAnswer
+from tidybert.tasks.answers import Answers
 from tidybert.tasks.text_task import TextTask
 from tidybert.tokenization.tokenizer import Encoding
 
@@ -248,6 +249,7 @@ def refuse_cut(
 # of other requests, and the model's head decodes its rows.
 
 
+T = TypeVar("T")
 Vectors = npt.NDArray[np.float32]
 
 
@@ -276,6 +278,17 @@ class AskedModel:
         truncate: bool = False,
     ) -> list[TaskAnswer]:
         """One answer an input, as ``Predictor.predict`` takes and gives them."""
+        return await self.answered(texts, text_pairs, Answers.predictions, truncate=truncate)
+
+    async def answered(
+        self,
+        texts: Sequence[Any],
+        text_pairs: Sequence[Any] | None,
+        decode: Callable[[Answers[Any, Any]], list[T]],
+        *,
+        truncate: bool = False,
+    ) -> list[T]:
+        """What ``decode`` makes of the answers, one an input."""
         lane, predictor = lane_of(self.model, PREDICT), self.model.predictor
         assert predictor is not None
         task, stages = predictor.task, self.engine.stages
@@ -289,8 +302,8 @@ class AskedModel:
         def featured(part: Sequence[Any]) -> list[Features]:
             return task.features(part, predictor.tokenizer, predictor.max_seq_length)
 
-        def decoded(*given: Any) -> list[TaskAnswer]:
-            return task.answers(*given).predictions()
+        def decoded(*given: Any) -> list[T]:
+            return decode(task.answers(*given))
 
         async with admitted(self.engine, self.client, len(texts)):
             sizes = sizes_of(texts, text_pairs)
@@ -304,7 +317,7 @@ class AskedModel:
                 refuse_cut(parts, made, longest)
             features = [one for each in made for one in each]
             outputs = iter(await stages.compute(lane, self.client, features))
-            found: list[TaskAnswer] = []
+            found: list[T] = []
             for part, each in zip(parts, made, strict=True):
                 rows = list(islice(outputs, len(each)))
                 found += await stages.decode(each, decoded, rows, each, part)

@@ -69,11 +69,13 @@ def serve(
     *,
     log_requests: bool = True,
     listening: Callable[[str], None] = lambda address: None,
+    app: Callable[[Engine], FastAPI] = make_app,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C, then finish what was taken; SIGHUP opens the models again.
 
     ``say`` shows a line to the user.  ``listening`` gets the server's address as soon as clients
-    can connect, which is before the models are open.  Raises what ``ServedModel`` raises.
+    can connect, which is before the models are open.  ``app`` is what one process answers with.
+    Raises what ``ServedModel`` raises.
     """
     if settings.workers > 1:
         where = param("workers", settings.workers)
@@ -106,7 +108,8 @@ def serve(
             _lead(settings, bound, ready)
         else:
             with asyncio.Runner(loop_factory=_new_event_loop) as runner:
-                runner.run(_answer_alone(Engine(settings), bound, ready))
+                engine = Engine(settings)
+                runner.run(_answer_alone(app(engine), engine, bound, ready))
 
 
 def listening_on(settings: ServerSettings) -> socket.socket:
@@ -143,9 +146,12 @@ def listening_on(settings: ServerSettings) -> socket.socket:
 
 
 async def _answer_alone(
-    engine: Engine, bound: socket.socket, ready: Callable[[Mapping[str, ServedModel]], None]
+    app: FastAPI,
+    engine: Engine,
+    bound: socket.socket,
+    ready: Callable[[Mapping[str, ServedModel]], None],
 ) -> None:
-    server = http_server(make_app(engine), engine.settings)
+    server = http_server(app, engine.settings)
     loop = asyncio.get_running_loop()
     engine.start()
 

@@ -152,14 +152,21 @@ def _filled(partial: Path) -> Iterator[Path]:
             remove_tree(partial)
 
 
-def append_text(path: str | Path, text: str) -> None:
-    """Add ``text`` to the end of a file, which may be new: all or nothing, but for a kill."""
+def append_text(
+    path: str | Path, text: str, *, encoding: str = "utf-8", is_synced: bool = False
+) -> None:
+    """Add ``text`` to the end of a file, which may be new: all or nothing, but for a kill.
+
+    ``is_synced``: return once it is on the disk.
+    """
     with writing(path):
         descriptor = open_own(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             size = os.fstat(descriptor).st_size
             try:
-                write_all(descriptor, text.encode("utf-8"))
+                write_all(descriptor, text.encode(encoding))
+                if is_synced:
+                    os.fsync(descriptor)
             except OSError:
                 os.ftruncate(descriptor, size)
                 raise

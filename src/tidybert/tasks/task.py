@@ -18,7 +18,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, E, TrainingData
 from tidybert.data.features import Features
-from tidybert.data.splits import Indices, grouped_split, random_split
+from tidybert.data.splits import Indices, drawn_split, grouped_split, random_split
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param, suggestion
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.rows import count_of
@@ -150,6 +150,16 @@ class Task(ABC, Generic[E]):
         return ()
 
     @classmethod
+    def drawn_of(cls, examples: Sequence[E]) -> list[int]:
+        """Numbers of those drawn at random to be labelled, where others were chosen."""
+        return []
+
+    @classmethod
+    def drawn_counts(cls, examples: Sequence[E]) -> dict[str, Any]:
+        """What a RUN records of them; {} for none."""
+        return {}
+
+    @classmethod
     def hold_out(
         cls,
         examples: Sequence[E],
@@ -158,16 +168,14 @@ class Task(ABC, Generic[E]):
         groups: Sequence[Hashable] | None = None,
     ) -> tuple[list[E], list[E]]:
         """Examples to train on and to measure on, with no text, and no group, on both sides."""
-        if groups is None:
-            train, dev = cls.split(examples, fraction, seed)
+        texts = [cls.identity(one) for one in examples]
+        labels = [cls.classes_of(one) for one in examples]
+        if groups is not None:
+            train, dev = grouped_split(groups, fraction, seed, texts=texts, labels=labels)
+        elif drawn := cls.drawn_of(examples):
+            train, dev = drawn_split(drawn, fraction, seed, texts=texts, labels=labels)
         else:
-            train, dev = grouped_split(
-                groups,
-                fraction,
-                seed,
-                texts=[cls.identity(one) for one in examples],
-                labels=[cls.classes_of(one) for one in examples],
-            )
+            train, dev = cls.split(examples, fraction, seed)
         return [examples[number] for number in train], [examples[number] for number in dev]
 
     @classmethod

@@ -149,7 +149,7 @@ def _print(found: "Findings") -> None:
     if found.leaked is not None:
         _show("dev texts like a training text", found.leaked, columns)
     if found.suggestions is not None:
-        columns = {"row": ",", "likeliest": "", "text": ""}
+        columns = {"row": ",", "drawn": "", "likeliest": "", "text": ""}
         _show("texts to label next", found.suggestions, columns)
     if found.passed_over is not None and any(found.passed_over.values()):
         labelled, repeated = found.passed_over["labelled"], found.passed_over["repeated"]
@@ -161,6 +161,7 @@ _CELLS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "row": lambda one: one["row"],
     "label": lambda one: one["label"],
     "probe says": lambda one: one["suggested"],
+    "drawn": lambda one: one["drawn"],
     "likeliest": lambda one: " or ".join(one["likeliest"]),
     "class": lambda one: one["classes"][0],
     "other class": lambda one: one["classes"][1],
@@ -336,12 +337,15 @@ class Mine(flags.ModelArgument, flags.AnswerFlags):
         return pairs
 
 
-@command("search", "top_k", "where", "json", "rerank", "candidates", "model", "device")
+@command(
+    "search", "top_k", "where", "words", "meaning", "json", "rerank", "candidates", "model",
+    "device",
+)  # fmt: skip
 class Search(flags.DeviceFlag, flags.PickleFlag, flags.JsonFlag):
-    """Show the texts of an index whose vectors are nearest to a query's.
+    """Show the texts of an index that are nearest to a query, by their words and their meaning.
 
     --json prints one JSON object for each query: query, and hits with score (the cosine), row,
-    text, columns and the id.
+    text, columns and the id. Searches by words have rank_words, rank_meaning and fused beside.
     """
 
     PANEL: ClassVar = "Other options"
@@ -360,6 +364,10 @@ class Search(flags.DeviceFlag, flags.PickleFlag, flags.JsonFlag):
     where: list[str] | None = None
     """``--where COLUMN=VALUE``: Search only in texts with this value of a column; also !=, <, <=,
     > and >=. Several must all hold."""
+    words: bool = False
+    """``--words``: Rank by words alone (BM25): only texts with a word of the query are found."""
+    meaning: bool = False
+    """``--meaning``: Rank by meaning alone: the cosine of the vectors."""
     exact: bool = False
     """``--exact``: Compare the query with every vector, also in an index of many."""
     model: str | None = None
@@ -370,16 +378,20 @@ class Search(flags.DeviceFlag, flags.PickleFlag, flags.JsonFlag):
 
         if self.query is not None:
             check_queries([self.query])
+        if self.words and self.meaning:
+            raise UsageError("--words and --meaning: give one of them; without, both count")
         opening: Any = {"device": self.device, "allow_pickle": self.allow_pickle}
         index = Index.open(self.directory, self.model, **opening)
         index.count(self.top_k)
+        by: Any = "words" if self.words else "meaning" if self.meaning else None
+        index.ranking(by)
         reranker = None
         if self.rerank is not None:
             from tidybert.inference.predictor import CrossEncoder
 
             reranker = CrossEncoder.open(self.rerank, **opening)
         how: Any = {"candidates": CANDIDATES if self.candidates is None else self.candidates}
-        how |= {"where": self.where or None, "exact": self.exact}
+        how |= {"where": self.where or None, "exact": self.exact, "by": by}
         for each in [self.query] if self.query is not None else _queries(len(index)):
             hits = index.search(each, self.top_k, rerank=reranker, **how)
             if self.json:
@@ -388,6 +400,9 @@ class Search(flags.DeviceFlag, flags.PickleFlag, flags.JsonFlag):
                 for rank, hit in enumerate(hits, start=1):
                     score = hit.score if hit.rerank_score is None else hit.rerank_score
                     print_line(f"{rank:>3}  {score:.3f}  {hit.text}")
+                    if hit.fused is not None:
+                        places = (hit.rank_words or "-", hit.rank_meaning or "-")
+                        print_line("            by words {}, by meaning {}".format(*places))
                     for name, value in hit.columns.items():
                         print_line(f"            {name}: {value!s:.{_LONGEST_TEXT}}")
             sys.stdout.flush()

@@ -18,6 +18,7 @@ from tidybert.options import option
 from tidybert.server.settings import KEYS_VARIABLE, ServerSettings, api_keys
 from tidybert.storage.model_files import METADATA_FILE
 from tidybert.system.cores import prepare_short_answers
+from tidybert.system.version import extra_of
 
 # What tidybert quickstart writes.
 _QUICKSTART: Final = "tidybert-quickstart"
@@ -103,7 +104,7 @@ def server_process(command: str) -> ModuleType:
         from tidybert.server import process
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"tidybert {command} needs the package {error.name}: pip install 'tidybert[server]'"
+            f"tidybert {command} needs the package {error.name}: pip install '{extra_of('server')}'"
         ) from None
     return process
 

@@ -31,6 +31,7 @@ from tidybert.inference.options import (
     PairOptions,
     PassageOptions,
     PredictorOptions,
+    RedactOptions,
     SentenceOptions,
     TrainedLengthOption,
 )
@@ -231,7 +232,7 @@ def note_reading(report: "ReadReport", truncated: int, total: int, cut: str, ope
     of many tokens that ``opened`` does not know.
     """
     note(*report.lines(str))
-    if truncated:
+    if truncated and cut:
         note(f"{truncated:,} of {total:,} {cut}")
     if (unknown := getattr(opened, "unknown", None)) and (remark := unknown.remark()):
         note(f"warning: {remark}")
@@ -272,8 +273,8 @@ def print_answers(
     "format", "device",
 )  # fmt: skip
 class Predict(
-    flags.FileArgument, ScoreOption, TrainedLengthOption, NamedClassesOptions, flags.AnswerFlags,
-    OutFlags,
+    flags.FileArgument, ScoreOption, TrainedLengthOption, NamedClassesOptions, RedactOptions,
+    flags.AnswerFlags, OutFlags,
 ):  # fmt: skip
     """Answer each text, in the order given, in constant memory.
 
@@ -303,6 +304,9 @@ class Predict(
         from tidybert.inference.text_jobs import PredictJob
         from tidybert.inference.zero_shot import read_descriptions
 
+        if self.redact:
+            self._redact()
+            return
         if self.cluster is not None:
             for name in ("input", "json", "official_format"):
                 if getattr(self, name):
@@ -325,7 +329,7 @@ class Predict(
         def show(predictor: "Predictor", examples: Iterator[Any]) -> tuple[int, int]:
             if sys.stdout.isatty() and not (self.json or self.official_format):
                 return self._print_table(predictor, examples)
-            return self._print_lines(predictor, examples, job.form)
+            return self._print_lines(predictor.predict_stream, examples, job.form)
 
         done = do_job(
             job,
@@ -337,6 +341,48 @@ class Predict(
         )
         if done is not None and self.out is not None:
             done.note(self.out)
+
+    def _redact(self) -> None:
+        from tidybert.inference.redaction import RedactJob, Row
+
+        for name in ("labels", "descriptions", "top_k", "official_format", "cluster"):
+            if getattr(self, name):
+                raise UsageError(f"--redact and --{name.replace('_', '-')} do not go together")
+        if self.patterns and self.file == "-" and Path(self.model).is_file():
+            replace(self, model="-", file=self.model).run()
+            return
+        self._check_file()
+        job = job_of(
+            RedactJob,
+            self,
+            PredictorOptions,
+            columns=tuple(filter(None, (self.redact_columns or "").split(","))),
+            patterns=self.patterns or (),
+            redact_with=self.redact_with,
+            out=self.out,
+        )
+        job = replace(job, model="" if self.model == "-" else self.model)
+        typed = [Row(number, {"text": text}) for number, text in enumerate(self.input or (), 1)]
+
+        def show(opened: Any, rows: Iterator[Any]) -> tuple[int, int]:
+            return self._print_lines(partial(job.stream, opened), rows, job.form)
+
+        examples = (lambda _: iter(typed)) if typed else None
+        done = do_job(job, self.file, self, "redacting", examples=examples, show=show)
+        assert done is not None
+        written = done.written
+        if self.out is not None:
+            found = ", ".join(f"{name} {count:,}" for name, count in sorted(job.counts.items()))
+            note(f"{self.out}: {written.num_texts:,} rows, redacted: {found or 'nothing'}")
+        if job.others:
+            shown = ", ".join(job.others)
+            note(f"not redacted: {shown}; --redact-columns takes them too")
+        if written.num_truncated:
+            raise DataError(
+                f"{count_of(written.num_truncated, 'row')} of {written.num_texts:,} could not be "
+                "read, and the cells there are empty"
+                + (f"; the first is {LINE} {job.unread[0]}" if job.unread else "")
+            )
 
     def _check_file(self) -> None:
         """Refuse a text in the place of a file, and both; say where answers wait for the keys."""
@@ -379,7 +425,10 @@ class Predict(
         )
 
     def _print_lines(
-        self, predictor: "Predictor", examples: Iterator[Any], form: Any
+        self,
+        answers: Callable[[Iterator[Any]], Iterator[dict[str, Any]]],
+        examples: Iterator[Any],
+        form: Any,
     ) -> tuple[int, int]:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")
@@ -390,7 +439,7 @@ class Predict(
             sys.stdout.write(before + form.entry(answer))
             before = form.between
 
-        counts = print_answers(predictor.predict_stream, examples, self.file, show)
+        counts = print_answers(answers, examples, self.file, show)
         # Without an answer the head has not been written.
         sys.stdout.write((form.head if not counts[0] else "") + form.tail)
         return counts
@@ -507,7 +556,7 @@ class Index(
     flags.ModelArgument, flags.FileArgument, PassageOptions, SentenceOptions, flags.AnswerFlags,
     flags.ClusterFlags,
 ):  # fmt: skip
-    """Turn each text into a vector by MODEL's encoder, for tidybert search.
+    """Keep each text with its words and its vector by MODEL's encoder, for tidybert search.
 
     The other columns of FILE are kept beside the texts. The same command continues a stopped
     one, and with more texts at the end of FILE it adds those; nothing is computed twice.
@@ -530,6 +579,9 @@ class Index(
     a line. Takes no MODEL."""
     compact: bool = False
     """``--compact``: Give back the space of deleted and replaced texts. Takes no MODEL."""
+    words: bool | None = None
+    """``--words/--no-words``: Keep words beside the vectors, also of texts that are there. If not
+    set: as the index has it; new: yes."""
     model: str | None = None  # type: ignore[assignment]
     read: ReadOptions
 
@@ -558,6 +610,7 @@ class Index(
             stored=self.dtype,
             id=self.id,
             replacing=self.replace,
+            words=self.words,
             **values_of(self, PassageOptions),
         ).joining(self.out)
         if self.cluster is not None:

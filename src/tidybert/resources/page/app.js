@@ -7,10 +7,11 @@
 //   fields            its inputs: {key, label, example, rows}
 //   ofRun             whether a RUN that can do it opens on it, with a text of its data
 //   results(view)     a promise of {nodes, python, data} for the state; see View below
-import { el, card, roving, directionOf } from "./dom.js";
+import { el, card, roving, directionOf, replace } from "./dom.js";
 import { current, change, onChange } from "./address.js";
 import { about, ask, useKey } from "./ask.js";
 import { asHtml, asJson, asPng } from "./export.js";
+import { applyLooks, looksButtons, onSystemLooks } from "./looks.js";
 import { TABS } from "./tabs.js";
 
 const TYPING = 250;
@@ -31,8 +32,6 @@ function tabOf(values) {
 
 /** Whether an open model can do what a tab shows. */
 const isAble = (tab) => server.models.some(tab.can);
-const remember = (key, value) => { try { localStorage.setItem(key, value); } catch { /* A private window may have no storage. */ } };
-const remembered = (key) => { try { return localStorage.getItem(key); } catch { return null; } };
 
 /** What a tab sees: its state with the examples as defaults, its model, and a way to change it. */
 class View {
@@ -66,21 +65,7 @@ class View {
   }
 }
 
-// --- light, dark and large
-
-const prefersDark = matchMedia("(prefers-color-scheme: dark)");
-
-function applyLooks() {
-  const theme = remembered("tidybert-theme") ?? "auto";
-  const dark = theme === "dark" || (theme === "auto" && prefersDark.matches);
-  document.documentElement.dataset.theme = dark ? "dark" : "light";
-  document.documentElement.toggleAttribute("data-large", remembered("tidybert-large") === "yes");
-}
-
 function drawSettings(tab, model) {
-  const theme = remembered("tidybert-theme") ?? "auto";
-  const large = remembered("tidybert-large") === "yes";
-  const next = { auto: "light", light: "dark", dark: "auto" }[theme];
   const able = server.models.filter(tab.can);
   const models = able.length
     ? el("label", {}, "Model", el("select", { id: "model", on: { change: (event) => change({ ...kept(), model: event.target.value }, { remember: true }) } },
@@ -98,18 +83,7 @@ function drawSettings(tab, model) {
   menu.addEventListener("keydown", (event) => {
     if (event.key === "Escape") menu.open = false;
   });
-  const looks = [
-    el("button", { type: "button", id: "large", "aria-pressed": String(large), title: "Large type, for a projector", on: { click: () => { remember("tidybert-large", large ? "no" : "yes"); redraw(); } } }, "Large type"),
-    el("button", { type: "button", id: "theme", title: "Light, dark, or as the system", on: { click: () => { remember("tidybert-theme", next); redraw(); } } }, `Colours: ${theme}`),
-  ];
-  replace(settings, [models, ...looks, model ? menu : null]);
-}
-
-/** Replaces what is in a node, and leaves the focus on the control with the same id. */
-function replace(node, children) {
-  const focus = node.contains(document.activeElement) ? document.activeElement.id : "";
-  node.replaceChildren(...children.flat(Infinity).filter(Boolean));
-  if (focus) document.getElementById(focus)?.focus();
+  replace(settings, [models, ...looksButtons(redraw), model ? menu : null]);
 }
 
 // --- the tabs
@@ -274,7 +248,7 @@ async function start() {
 }
 
 onChange(redraw);
-prefersDark.addEventListener("change", redraw);
+onSystemLooks(redraw);
 let resizing = 0;
 addEventListener("resize", () => {
   clearTimeout(resizing);

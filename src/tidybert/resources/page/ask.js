@@ -15,14 +15,15 @@ export class Refused extends Error {
 /** Remembers an API key until the window is closed. */
 export const useKey = (key) => sessionStorage.setItem(KEY, key);
 
-async function sent(path, given) {
+/** The response to a request; throws Refused. */
+export async function sent(path, given, again = "Start it again with tidybert page.") {
   const key = sessionStorage.getItem(KEY);
-  const headers = { ...(given.body ? { "Content-Type": "application/json" } : {}), ...(key ? { Authorization: `Bearer ${key}` } : {}) };
+  const headers = { ...given.headers, ...(given.body ? { "Content-Type": "application/json" } : {}), ...(key ? { Authorization: `Bearer ${key}` } : {}) };
   let response;
   try {
     response = await fetch(path, { ...given, headers });
   } catch {
-    throw new Refused("The server does not answer. Start it again with tidybert page.", 0);
+    throw new Refused(`The server does not answer. ${again}`, 0);
   }
   if (response.ok) return response;
   const found = await response.json().catch(() => ({}));

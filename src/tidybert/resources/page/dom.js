@@ -26,6 +26,13 @@ export const el = (name, attributes = {}, ...children) =>
 export const svg = (name, attributes = {}, ...children) =>
   filled(document.createElementNS(SVG, name), attributes, children);
 
+/** Replaces what is in a node, and leaves the focus on the control with the same id. */
+export function replace(node, children) {
+  const focus = node.contains(document.activeElement) ? document.activeElement.id : "";
+  node.replaceChildren(...children.flat(Infinity).filter(Boolean));
+  if (focus) document.getElementById(focus)?.focus();
+}
+
 /** rtl if the first letter of a text is of a right-to-left script, else ltr. */
 export function directionOf(text) {
   const first = text.match(/\p{L}/u);

@@ -1,6 +1,7 @@
 """The native routes: every head, with the objects that ``tidybert predict`` prints."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, Union
 
 from fastapi import APIRouter, Depends
@@ -15,8 +16,11 @@ from tidybert.checkpoints.example_kinds import (
     ExampleKind,
     name_of,
 )
-from tidybert.server.answers import JsonAnswer, Refusal
+from tidybert.inference.options import RedactOptions
+from tidybert.inference.redaction import Redactor
+from tidybert.server.answers import JsonAnswer, Refusal, as_refusals
 from tidybert.server.bodies import CountedRoute, ListOf
+from tidybert.server.engine import AskedModel
 from tidybert.server.protocols.protocol import (
     Body,
     ByPath,
@@ -70,6 +74,15 @@ class PredictBody(Body):
         float | None,
         Field(ge=0, le=1, description="Give null as the label below it. If not set: as trained."),
     ] = None
+    redact: Annotated[
+        bool, Field(description="Give each text without its entities, and where they were.")
+    ] = False
+    redact_with: Annotated[
+        str | None, Field(description="The text in place of an entity. If not set: [{type}].")
+    ] = None
+    patterns: Annotated[
+        str | None, Field(description="Also redact these, as in email,iban,card.")
+    ] = None
 
 
 class FillMaskBody(Body):
@@ -113,6 +126,8 @@ class TokenizeBody(Body):
 async def predict(body: PredictBody, asked: ByPath) -> JsonAnswer:
     """An answer an input, as ``tidybert predict`` prints it, with num_tokens and truncated."""
     texts, pairs = split_inputs(asked.model, listed(body.inputs))
+    if body.redact or body.patterns or body.redact_with:
+        return answered(body.inputs, await redacted(body, asked, texts))
     answers = await asked.predict(texts, pairs, truncate=body.truncate)
     shown = []
     for answer in answers:
@@ -127,6 +142,23 @@ async def predict(body: PredictBody, asked: ByPath) -> JsonAnswer:
             answer = answer.likeliest(body.top_k)
         shown.append(answer.as_dict())
     return answered(body.inputs, shown)
+
+
+async def redacted(body: PredictBody, asked: AskedModel, texts: list[Any]) -> list[dict[str, Any]]:
+    """Each text without its entities; Refusal for one of which a part could not be read."""
+    with as_refusals("redact"):
+        given = RedactOptions(redact=body.redact, patterns=body.patterns)
+        redactor = Redactor(
+            asked.model.predictor,
+            patterns=given.patterns or (),
+            redact_with=body.redact_with or given.redact_with,
+        )
+    found = await asked.answered(texts, None, redactor.answered, truncate=body.truncate)
+    for number, one in enumerate(found):
+        if one.text is None:
+            message = "a part of this text could not be read, so nothing is given"
+            raise Refusal(422, message, f"inputs.{number}", "unread")
+    return [asdict(one) for one in found]
 
 
 @router.post("/fill-mask", summary="Fill each [MASK]")

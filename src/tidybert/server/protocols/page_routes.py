@@ -79,7 +79,7 @@ class PageDesk:
 @router.get("/")
 async def index() -> Response:
     """The page."""
-    return _file(INDEX)
+    return page_file(INDEX)
 
 
 @router.get("/page/about")
@@ -102,7 +102,7 @@ async def about(request: Request) -> JsonAnswer:
 @router.get("/page/{name:path}")
 async def file(name: str) -> Response:
     """A file of the page."""
-    return _file(name)
+    return page_file(name)
 
 
 @router.post("/page/{view}")
@@ -136,7 +136,8 @@ def _checked(name: str) -> View:
     return validate_call(config=config)(VIEWS[name])
 
 
-def _file(name: str) -> Response:
+def page_file(name: str) -> Response:
+    """A file of the page; Refusal 404 for another."""
     if name not in page_files():
         raise Refusal(404, "the page has no such file")
     content, kind = page_files()[name]

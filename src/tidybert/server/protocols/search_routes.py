@@ -12,7 +12,7 @@ from pydantic import Field
 
 from tidybert.errors import UsageError
 from tidybert.inference.predictor import CrossEncoder
-from tidybert.search.index import CANDIDATES, Hit, check_queries, reordered
+from tidybert.search.index import CANDIDATES, By, Hit, check_queries, reordered
 from tidybert.server.answers import WRONG_TASK, JsonAnswer, Refusal, as_refusals
 from tidybert.server.bodies import CountedRoute, ListOf
 from tidybert.server.engine import AskedModel
@@ -55,6 +55,10 @@ class SearchBody(Body):
         Field(description="Search only in texts with label=billing; also !=, <, <=, > and >=."),
     ] = None
     exact: Annotated[bool, Field(description="Compare with every vector, also of many.")] = False
+    by: Annotated[
+        By | None,
+        Field(description="Rank by words or by meaning alone. If not set: by both, fused."),
+    ] = None
     truncate: Truncate = False
 
 
@@ -62,8 +66,9 @@ class SearchBody(Body):
 async def search(body: SearchBody, request: Request) -> JsonAnswer:
     """A list of hits for each query: position, row, text, columns, id and score, a cosine.
 
-    With ``rerank`` each hit also has rerank_score, and rerank_truncated where that model read only
-    the start of query and text.
+    Those of an index with words also have rank_words, rank_meaning and fused, which orders them.
+    With ``rerank`` each hit has rerank_score, and rerank_truncated where that model read only the
+    start of query and text.
     """
     models = engine_of(request).models.values()
     name = next((each.name for each in models if each.index is not None), None)
@@ -78,6 +83,8 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
     if isinstance(body.where, list) and len(body.where) > _MOST_FILTERS:
         message = f"{len(body.where):,} filters; at most {_MOST_FILTERS} are taken"
         raise Refusal(422, message, "where")
+    with as_refusals("by"):
+        index.ranking(body.by)
     with as_refusals("top_k"):
         count = index.count(body.top_k)
     wanted = count
@@ -106,12 +113,15 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
         pooling=index.settings["pooling"],
         prompt_name=asked.model.form.query_prompt_name,
     )
-    search = partial(index.nearest, top_k=wanted, where=body.where or None, exact=body.exact)
+    search = partial(
+        index.find, top_k=wanted, where=body.where or None, exact=body.exact, by=body.by
+    )
     hits: list[list[Hit]] = []
     for start in range(0, len(queries), SLICE):
-        vectors = found.vectors[start : start + SLICE]
+        part = slice(start, start + SLICE)
+        asking = partial(search, queries[part], found.vectors[part])
         with as_refusals("where"):
-            hits += await asyncio.get_running_loop().run_in_executor(_THREAD, search, vectors)
+            hits += await asyncio.get_running_loop().run_in_executor(_THREAD, asking)
     if judge is not None:
         hits = [each[:count] for each in await _reranked(*judge, queries, hits)]
     return answered(body.inputs, [[hit.to_dict() for hit in each] for each in hits])

@@ -7,7 +7,9 @@ const written = (value) => (typeof value === "object" ? JSON.stringify(value) : 
 /** A text that was found: the number of the list is its rank. */
 function entry(hit) {
   const cosine = number(hit.score);
-  const facts = [["row", hit.row], ...Object.entries(hit.columns)];
+  const place = (rank) => rank ?? "not among the first";
+  const ranks = hit.fused === undefined ? [] : [["by words", place(hit.rank_words)], ["by meaning", place(hit.rank_meaning)]];
+  const facts = [...ranks, ["row", hit.row], ...Object.entries(hit.columns)];
   return el("li", {},
     el("p", { dir: "auto" }, hit.text),
     el("div", { class: "bar cosine" }, el("span", {}, `cosine ${cosine}`),
@@ -18,7 +20,7 @@ function entry(hit) {
 export const search = {
   id: "search",
   name: "Search",
-  lead: "The model makes one vector of the query and compares it with the vector of every text of an index. The cosine says how near two vectors are: it is 1 where they point the same way.",
+  lead: "The model makes one vector of the query and compares it with the vector of every text of an index. The cosine says how near two vectors are: it is 1 where they point the same way. An index with words also ranks the texts by the words of the query (BM25), and the list has the order of both.",
   can: (model) => model.index !== null,
   missing: "A search needs an index of texts, made by one of the open models.",
   command: "tidybert index minilm FILE --out DIR",

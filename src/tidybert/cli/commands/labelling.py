@@ -1,0 +1,157 @@
+"""``tidybert label``: the page on which a person labels texts, or corrects labels."""
+
+import webbrowser
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from threading import Thread
+from typing import Any, ClassVar
+
+from tidybert.catalog import DEFAULT_MODEL
+from tidybert.cli import flags
+from tidybert.cli.commands.serving import server_process
+from tidybert.cli.flags import command
+from tidybert.cli.output import note
+from tidybert.cli.progress import shown_texts
+from tidybert.errors import DataError, UsageError, in_shell
+from tidybert.files.reading import ReadOptions, ReadReport
+from tidybert.options import option
+from tidybert.server.settings import ServerSettings
+from tidybert.tasks.task_options import DescriptionsOption
+
+
+@command(
+    "label", "out", "labels", "descriptions", "model", "multi_label", "corrections", "name", "text",
+    "port",
+)  # fmt: skip
+class Label(flags.ExamplesFlags, DescriptionsOption):
+    """Label texts in the browser by a key each, until Ctrl-C.
+
+    Each answer is in labels.csv at once. The texts that teach a model most come first, and some at
+    random, which measure it. Only this machine can reach the page.
+    """
+
+    PANEL: ClassVar = "Other options"
+
+    file: str
+    """``FILE``: Texts without labels, or for --corrections the file that was checked."""
+    out: Path | None = None
+    """``--out FILE``: CSV of labels, to begin or to go on with."""
+    labels: str | None = None
+    """``--labels NAME,NAME``: Names of classes to begin with; you can type more on the page."""
+    model: str = DEFAULT_MODEL
+    """``--model MODEL``: Model whose frozen encoder reads the texts, and that is trained."""
+    multi_label: bool = False
+    """``--multi-label``: A text may have any number of labels."""
+    corrections: Path | None = None
+    """``--corrections FILE``: Fill in the corrections.csv of tidybert check FILE instead."""
+    name: str = ""
+    """``--name NAME``: Who labels; each row says so."""
+    at_random: bool = False
+    """``--at-random``: Ask all texts at random, not those that teach most."""
+    seed: int = 42
+    """Random seed for the texts that are drawn."""
+    port: int = option(8100, at_least=0, at_most=65_535)
+    """Port to listen on; 0 takes a free one."""
+    no_browser: bool = False
+    """``--no-browser``: Do not open a browser."""
+    read: ReadOptions
+
+    def run(self) -> None:
+        if (self.out is None) == (self.corrections is None):
+            raise UsageError("give one of --out labels.csv and --corrections corrections.csv")
+        if self.out is not None and self.out.suffix != ".csv":
+            raise UsageError(f"--out {self.out}: labels are a CSV; give a name that ends in .csv")
+        if self.corrections is not None:
+            for flag in ("labels", "descriptions", "multi_label", "at_random"):
+                if getattr(self, flag):
+                    raise UsageError(
+                        f"--{flag.replace('_', '-')} does not go with --corrections, whose classes "
+                        "are those of FILE"
+                    )
+        process = server_process("label")
+        from tidybert.server.labelling import LabelDesk, label_app
+
+        with ExitStack() as stack:
+            labelling = self._opened(stack)
+            labelling.start()
+            desk = LabelDesk(labelling, None if self.out is None else self._training)
+            stack.callback(desk.close)
+            view = labelling.view()
+            note(
+                f"{view['left']:,} texts to ask, {view['labelled']:,} labelled; "
+                f"equal texts are asked once: {view['equal']:,} are left out"
+            )
+
+            def listening(address: str) -> None:
+                note(f"the page is at {address}; each answer is in {labelling.settings.out}")
+                if not self.no_browser:
+                    Thread(target=webbrowser.open, args=[address], daemon=True).start()
+
+            settings = ServerSettings(port=self.port, device="cpu")
+            process.serve(
+                settings,
+                lambda _line: None,
+                log_requests=False,
+                listening=listening,
+                app=lambda engine: label_app(desk, engine),
+            )
+
+    def _opened(self, stack: ExitStack) -> Any:
+        """The labelling; its file is locked as long as the stack is open."""
+        from tidybert.data.labels_file import CorrectionsFile, LabelsFile
+        from tidybert.files.text_examples import TextExample, label_names
+        from tidybert.files.text_files import read_examples
+        from tidybert.inference.zero_shot import read_descriptions
+        from tidybert.page.labelling import Labelling, LabelSettings, Suspect
+
+        report = ReadReport()
+        corrects = self.corrections is not None
+        examples = list(read_examples(
+            self.file, self.read, need_label=corrects, skip_bad_rows=self.skip_bad_rows,
+            report=report,
+        ))  # fmt: skip
+        note(*report.lines(in_shell))
+        store: CorrectionsFile | LabelsFile
+        if self.corrections is not None:
+            store = stack.enter_context(CorrectionsFile.opened(self.corrections))
+            settings = LabelSettings(
+                file=self.file, out=str(self.corrections), model=None,
+                classes=label_names(examples),
+                suspects=[
+                    Suspect(one.get("label", ""), one.get("suggested", ""), one.get("why", ""))
+                    for one in store.rows
+                ],
+            )  # fmt: skip
+            if not store.rows:
+                raise DataError(f"{self.corrections}: it has no row to correct")
+            examples = [
+                TextExample(one["text"], one.get("text_pair") or None, None, int(one["row"]))
+                for one in store.rows
+            ]
+            return Labelling(examples, store, settings)
+        assert self.out is not None
+        if any(one.label is not None for one in examples):
+            note(
+                f"{self.file} has labels already, which the page does not read; tidybert check "
+                "finds those that may be wrong"
+            )
+        is_pair = examples[0].text_pair is not None
+        how: Any = {"by": self.name, "is_pair": is_pair, "multi_label": self.multi_label}
+        store = stack.enter_context(LabelsFile.opened(self.out, **how))
+        described = read_descriptions(self.descriptions) if self.descriptions else {}
+        names = [each.strip() for each in (self.labels or "").split(",") if each.strip()]
+        opening = {"device": self.device, "allow_pickle": self.allow_pickle}
+        settings = LabelSettings(
+            file=self.file, out=str(self.out), model=self.model,
+            classes=list(dict.fromkeys([*names, *described])), descriptions=described,
+            multi_label=self.multi_label, at_random=self.at_random, seed=self.seed, opening=opening,
+        )  # fmt: skip
+        return Labelling(examples, store, settings, partial(shown_texts, "encoding"))
+
+    def _training(self, run: Path, report: Path) -> list[str]:
+        """The command of a training by the default way."""
+        words = ["finetune", "classify", self.model, "--train", str(self.out)]
+        words += ["--descriptions", str(self.descriptions)] if self.descriptions else []
+        words += ["--multi-label"] if self.multi_label else []
+        return [*words, "--seed", str(self.seed), "--out", str(run), "--report", str(report)]

@@ -1,0 +1,267 @@
+"""Answers of a person on the disk, before they count: labels.csv, or the corrections of a check.
+
+labels.csv grows by a row an answer; ``files.label_rows`` has its columns, and which rows count.  A
+spreadsheet may change it meanwhile: it is read again, and rows follow in its separator and
+encoding.  Corrections have a row a suspect, whose empty cell is filled in.
+"""
+
+import csv
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+from tidybert.data.corrections import COLUMN, correction_rows, csv_text
+from tidybert.errors import DataError, param
+from tidybert.files.label_rows import (
+    COLUMNS,
+    LABEL,
+    LABELLED,
+    PAIR,
+    STATUSES,
+    TEXT,
+    text_columns,
+    text_key,
+)
+from tidybert.files.reading import ReadReport
+from tidybert.files.records import CellsRow, delimited_rows, guarded
+from tidybert.files.rows import Problem, count_of
+from tidybert.files.text_examples import canonical_label
+from tidybert.files.text_lines import open_bytes
+from tidybert.storage.atomic_files import append_text, atomic_write_text
+from tidybert.storage.limits import DATA_JSON_BYTES
+from tidybert.storage.opening import read_bytes
+from tidybert.storage.output_lock import output_lock
+from tidybert.storage.own_files import GrowingFile
+
+SEPARATOR = ","
+"""Between the labels of a text that may have several."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a person said of a text; ``labels`` is empty unless the status is "labelled".
+
+    ``drawn`` is how the text came to be asked: "random" or "chosen".
+    """
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...]
+    status: str
+    drawn: str
+    row: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return text_key(self.texts)
+
+
+class LabelsFile:
+    """A file of labels that this process alone appends to: see ``opened``.
+
+    Args:
+        by: who labels; "" leaves the column empty.
+        is_pair: whether texts are pairs, for a new file.
+        multi_label: whether a text may have several labels.
+    """
+
+    def __init__(self, path: Path, *, by: str, is_pair: bool, multi_label: bool) -> None:
+        self.path, self._by, self._is_several = path, by, multi_label
+        self._is_pair = is_pair
+        self._names: list[str] = [*(PAIR if is_pair else TEXT), *COLUMNS]
+        self._separator, self._encoding = ",", "utf-8"
+        #: What reading has found that the user should know.
+        self.notes: list[str] = []
+        self._seen: tuple[int, int, int] | None = None
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path, *, by: str, is_pair: bool, multi_label: bool) -> Iterator[Self]:
+        """The file in a block in which nobody else labels into it; InUseError where one does."""
+        with output_lock(path):
+            found = cls(path, by=by, is_pair=is_pair, multi_label=multi_label)
+            if not path.exists():
+                # Excel reads UTF-8 by this mark alone.
+                atomic_write_text(path, "\ufeff" + found._line(found._names))
+            yield found
+
+    def has_changed(self) -> bool:
+        """Whether another program has written the file since it was read or appended to."""
+        return self._seen != _state(self.path)
+
+    def read(self) -> list[Answer]:
+        """All answers, in their order; a row that a kill has cut is taken off the file.
+
+        Raises DataError for a file of other columns, and for rows that cannot be read.
+        """
+        self.notes, path = [], str(self.path)
+        seen, found = _state(self.path), []
+        with open_bytes(path) as stream:
+            report = ReadReport(path)
+            rows = list(delimited_rows(stream, report, "csv"))
+        if not rows or isinstance(rows[0], Problem):
+            raise DataError(f"{path}: it is empty; remove it, or name another file")
+        names = [cell.strip() for cell in rows[0][1]]
+        texts = text_columns(names)
+        if len(texts) != len(PAIR if self._is_pair else TEXT) or not set(COLUMNS) <= set(names):
+            needed = ", ".join([*(PAIR if self._is_pair else TEXT), *COLUMNS])
+            raise DataError(
+                f"{path}: not a file of labels that tidybert label wrote for these texts: it lacks "
+                f"some of the columns {needed}; give {param('out')} another name"
+            )
+        shown = report.shown.get("encoding", "utf-8").split()[0]
+        if shown.startswith("utf-16"):
+            raise DataError(f"{path}: it was saved as UTF-16; save it as CSV UTF-8 in Excel")
+        self._names, self._encoding = names, shown
+        self._separator = report.options.separator("csv")
+        for at, row in enumerate(rows[1:], start=2):
+            is_whole = not isinstance(row, Problem) and len(row[1]) == len(names)
+            line = row.row if isinstance(row, Problem) else row[0]
+            if not isinstance(row, Problem) and is_whole:
+                found.append(self._answer(line, dict(zip(names, row[1], strict=True)), texts))
+            elif at == len(rows) and self._take_off(row):
+                self.notes.append(f"line {line} was cut off by a kill, and is taken off the file")
+                seen = _state(self.path)
+            else:
+                said = (
+                    row.message
+                    if isinstance(row, Problem)
+                    else (f"{count_of(len(row[1]), 'cell')} where the header has {len(names)}")
+                )
+                raise DataError(f"{path}:{line}: {said}; mend that row")
+        self._seen = seen
+        return found
+
+    def add(self, answers: Sequence[Answer]) -> None:
+        """Append the rows of answers; they are on the disk when this returns.
+
+        Raises DataError where the file is gone or its encoding lacks a letter, and DiskError.
+        """
+        if _state(self.path) is None:
+            raise DataError(f"{self.path} is gone: put it back, or start tidybert label again")
+        at = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+        text = "" if self._ends_a_line() else "\n"
+        for one in answers:
+            cells = dict(zip(PAIR if self._is_pair else TEXT, one.texts, strict=True))
+            cells |= dict(zip(COLUMNS, (
+                SEPARATOR.join(one.labels), one.status, one.drawn, one.row, self._by, at,
+            ), strict=True))  # fmt: skip
+            text += self._line([guarded(cells.get(name, "")) for name in self._names])
+        try:
+            append_text(self.path, text, encoding=self._encoding, is_synced=True)
+        except UnicodeEncodeError as error:
+            letter = text[error.start]
+            raise DataError(
+                f"{self.path}: it was saved in {self._encoding}, which lacks {letter!r}: save it "
+                "as CSV UTF-8"
+            ) from None
+        self._seen = _state(self.path)
+
+    def _answer(self, line: int, cells: dict[str, str], texts: Sequence[int]) -> Answer:
+        said = cells[LABEL].strip()
+        parts = said.split(SEPARATOR) if self._is_several else [said]
+        labels = tuple(found for each in parts if (found := canonical_label(each)))
+        status = cells[COLUMNS[1]].strip()
+        if labels:
+            # Whoever fills in a cell of a spreadsheet changes no other.
+            status = LABELLED
+        elif status not in STATUSES or status == LABELLED:
+            raise DataError(
+                f"{self.path}:{line}: without a label, {COLUMNS[1]} is {status[:40]!r}; expected "
+                f"{', '.join(each for each in STATUSES if each != LABELLED)}"
+            )
+        shown = tuple(cells[self._names[at]] for at in texts)
+        return Answer(shown, labels, status, cells[COLUMNS[2]].strip(), cells[COLUMNS[3]].strip())
+
+    def _line(self, cells: Sequence[str]) -> str:
+        file = io.StringIO()
+        csv.writer(file, delimiter=self._separator, lineterminator="\n").writerow(cells)
+        return file.getvalue()
+
+    def _ends_a_line(self) -> bool:
+        with open_bytes(str(self.path)) as stream:
+            stream.seek(-1, os.SEEK_END)
+            return stream.read(1) == b"\n"
+
+    def _take_off(self, row: CellsRow | Problem) -> bool:
+        """Cut off the last row, if a kill has cut it, and nothing else is in it.
+
+        A quote that somebody has left open may have many rows in it.
+        """
+        lines = read_bytes(self.path, DATA_JSON_BYTES).split(b"\n")
+        if not isinstance(row, Problem) and not lines[-1]:
+            return False
+        texts = [each.decode(self._encoding, "replace") for each in lines]
+        whole = (f"{each}\n" for each in texts[: len(texts) - (not texts[-1])])
+        rows, start, end = csv.reader(whole, delimiter=self._separator), 0, 0
+        for _ in rows:
+            start, end = end, rows.line_num
+        inside = csv.reader(texts[start + 1 :], delimiter=self._separator)
+        if any(len(cells) >= len(self._names) for cells in inside):
+            return False
+        GrowingFile(self.path, sum(len(each) + 1 for each in lines[:start])).close()
+        return True
+
+
+class CorrectionsFile:
+    """The corrections of a check, whose empty cells this process alone fills in: see ``opened``.
+
+    An answer is known by its row and its texts; one that is taken back empties the cell again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.notes: list[str] = []
+        #: The cells of each row by column.
+        self.rows: list[dict[str, str]] = []
+        self._seen: tuple[int, int, int] | None = None
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path) -> Iterator[Self]:
+        """The file in a block in which nobody else fills it in; InUseError where one does."""
+        with output_lock(path):
+            found = cls(path)
+            found.read()
+            yield found
+
+    def has_changed(self) -> bool:
+        """As that of LabelsFile."""
+        return self._seen != _state(self.path)
+
+    def read(self) -> list[Answer]:
+        """The rows that are filled in; raises DataError for a file that is no corrections."""
+        self._seen = _state(self.path)
+        self.rows = [cells for _, cells in correction_rows(str(self.path))]
+        labels = [canonical_label(one[COLUMN]) for one in self.rows]
+        return [
+            Answer(_texts_of(one), (label,), LABELLED, "chosen", one["row"].strip())
+            for one, label in zip(self.rows, labels, strict=True)
+            if label is not None
+        ]
+
+    def add(self, answers: Sequence[Answer]) -> None:
+        """Fill in the cells of answers; they are on the disk when this returns."""
+        for answer in answers:
+            for one in self.rows:
+                if (one["row"].strip(), _texts_of(one)) == (answer.row, answer.texts):
+                    one[COLUMN] = "".join(answer.labels)
+        atomic_write_text(self.path, csv_text(self.rows, list(self.rows[0])))
+        self._seen = _state(self.path)
+
+
+def _texts_of(cells: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(cells[name] for name in ("text", "text_pair") if cells.get(name))
+
+
+def _state(path: Path) -> tuple[int, int, int] | None:
+    """What another writing of a file changes; None where there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

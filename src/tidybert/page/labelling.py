@@ -1,0 +1,562 @@
+"""Labelling on the page: one text after another, what a probe believes of it, and what to do next.
+
+A person's keys never wait for the model: the texts are encoded once, the probe is fitted again
+after a label, and the next texts are chosen, all in a thread of their own.  N texts, H width, C
+classes.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tidybert.data.features import Features, example_features
+from tidybert.data.labels_file import SEPARATOR, Answer, CorrectionsFile, LabelsFile
+from tidybert.data.splits import folds_of
+from tidybert.errors import DataError, TidyBertError, in_shell
+from tidybert.files.label_rows import LABELLED, NONE, text_key
+from tidybert.files.text_examples import TextExample, canonical_label
+from tidybert.finetuning.active_learning import Drawn, NextText, Pool
+from tidybert.inference.embedding import Embedder
+from tidybert.inference.zero_shot import class_texts, nameless
+from tidybert.metrics.bootstrap import proportion_interval
+from tidybert.metrics.text_scores import DEFAULT_THRESHOLD
+from tidybert.storage.limits import LABELS
+from tidybert.system.reporter import SILENT, Reporter
+from tidybert.tasks.answers import softmax
+from tidybert.tasks.classification import Classification
+from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.text_task import TextTask
+from tidybert.training.linear_probe import fit_probe, outputs_without
+
+Floats = npt.NDArray[np.float32]
+
+KEYS: Final = "123456789abcdefghijklmopqrtuvwxyz"
+"""Of the first classes, in their order; 0, n and s have other meanings."""
+SKIPPED: Final = "skipped"
+UNDONE: Final = "undone"
+_AT_EACH_LABEL: Final = 0.3
+"""Seconds: a probe that takes longer is fitted after every tenth label alone."""
+_IDLE: Final = 2.0
+"""Seconds after which the last labels are learned from, however few they are."""
+_QUEUE: Final = 10
+_NEAR: Final = 8
+_NEAR_CHARACTERS: Final = 300
+_FEWEST_MEASURED: Final = 5
+_FOLDS: Final = 5
+_MOST_ERRORS: Final = 50
+_LENGTH: Final = 128
+"""Most tokens that the probe reads of a text, as fine-tuning does by default."""
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A label that a check suspects: what it is, what the probe says instead, and why."""
+
+    label: str
+    suggested: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelSettings:
+    """What is labelled, by which model, into which classes.
+
+    model: None believes nothing and asks in the order of the texts.
+    suspects: one a text, where the labels of a check are looked at; each text is then asked once,
+        in its order, and its label stays where it is not corrected.
+    """
+
+    file: str
+    out: str
+    model: str | None
+    classes: Sequence[str] = ()
+    descriptions: Mapping[str, str] = field(default_factory=dict)
+    multi_label: bool = False
+    at_random: bool = False
+    seed: int = 0
+    suspects: Sequence[Suspect] = ()
+    opening: Mapping[str, Any] = field(default_factory=dict)
+
+
+Labelled = list[tuple[int, tuple[str, ...]]]
+"""Numbers of texts, and their labels."""
+
+
+@dataclass(frozen=True)
+class _Learned:
+    """A probe that was fitted to ``count`` labels: its classes, and (N, C) what it believes.
+
+    right, measured: of the random texts, by probes that did not see them.
+    """
+
+    task: TextTask
+    beliefs: Floats
+    count: int
+    penalty: float
+    of_name: Mapping[str, Floats]
+    right: int = 0
+    measured: int = 0
+
+
+class Labelling:
+    """The texts, the answers so far, and what the page shows; any thread may call its methods.
+
+    Args:
+        examples: the texts; of equal ones the first is asked.
+        progress: shows how many of so many texts are encoded, in the terminal.
+
+    Raises DataError for what ``store`` cannot read.  ``close`` ends its thread.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[TextExample],
+        store: LabelsFile | CorrectionsFile,
+        settings: LabelSettings,
+        progress: Callable[[int], AbstractContextManager[Reporter]] = lambda _: nullcontext(SILENT),
+    ) -> None:
+        self.settings, self._store, self._progress = settings, store, progress
+        self._lock = threading.RLock()
+        self._number_of: dict[tuple[str, ...], int] = {}
+        self.examples: list[TextExample] = []
+        for one in examples:
+            key = self._key(str(one.row), _texts(one))
+            if key not in self._number_of:
+                self._number_of[key] = len(self.examples)
+                self.examples.append(one)
+        self.num_equal = len(examples) - len(self.examples)
+        self.classes: list[str] = []
+        self._answers: dict[int, Answer] = {}
+        #: What each action changed: the answers before it, by number.
+        self._history: list[dict[int, Answer | None]] = []
+        self._vectors = np.empty((0, 0), dtype=np.float32)
+        self._near: Floats | None = None
+        self._of_name: dict[str, Floats] = {}
+        self._pool = Pool(np.zeros((len(self.examples), 1), dtype=np.float32), settings.seed)
+        self._learned: _Learned | None = None
+        self._queue: list[NextText] = []
+        self._current: NextText | None = None
+        self._encoded: tuple[int, int] | None = (0, len(self.examples))
+        self._said = ""
+        self._wanted, self._ended, self._seconds, self._since = threading.Event(), False, 0.0, 0
+        self._thread: threading.Thread | None = None
+        self._take(store.read())
+        self._said = "; ".join(store.notes)
+        self._advance()
+
+    def start(self) -> None:
+        """Begin to encode and to learn."""
+        if self.settings.model is None:
+            self._encoded = None
+            return
+        self._thread = threading.Thread(target=self._work, name="tidybert-probe", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ended = True
+        self._wanted.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    # What a person does.
+
+    def answer(
+        self, number: int, labels: Sequence[str], status: str = LABELLED, also: Sequence[int] = ()
+    ) -> None:
+        """Keep what is said of a text, and of others at once; the next text is then asked.
+
+        Raises DataError for a wrong number or label, and what the store raises: nothing is kept
+        then.
+        """
+        with self._lock:
+            self._read_again()
+            if status not in (LABELLED, NONE, SKIPPED):
+                raise DataError(f"the status {status!r:.40} is none of labelled, none and skipped")
+            names = tuple(self._checked_labels(labels)) if status == LABELLED else ()
+            numbers = list(dict.fromkeys((number, *also)))
+            given = [
+                Answer(tuple(_texts(one)), names, status, self._drawn(at), str(one.row))
+                for at in numbers for one in [self._example(at)]
+            ]  # fmt: skip
+            self._store.add(given)
+            self._history.append({at: self._answers.get(at) for at in numbers})
+            self._answers |= dict(zip(numbers, given, strict=True))
+            self.classes += [name for name in names if name not in self.classes]
+            self._label_changed()
+            self._advance()
+
+    def back(self) -> None:
+        """Take the last answer back, and ask that text again."""
+        with self._lock:
+            self._read_again()
+            if not self._history:
+                raise DataError("there is no answer to take back")
+            before = self._history[-1]
+            self._store.add([
+                was or replace(self._answers[number], labels=(), status=UNDONE)
+                for number, was in before.items()
+            ])  # fmt: skip
+            self._history.pop()
+            first = next(iter(before))
+            self._current = NextText(first, self._drawn(first))
+            kept = {at: one for at, one in self._answers.items() if at not in before}
+            self._answers = kept | {at: was for at, was in before.items() if was is not None}
+            self._label_changed()
+
+    def show(self, number: int) -> None:
+        """Ask a text that has a label again."""
+        with self._lock:
+            if number not in self._answers:
+                raise DataError(f"text {number} has no answer yet")
+            self._current = NextText(number, self._drawn(number))
+
+    # What the page shows.
+
+    def view(self) -> dict[str, Any]:
+        """All that the page shows, as plain values."""
+        with self._lock:
+            counts = Counter(label for one in self._answers.values() for label in one.labels)
+            statuses = Counter(one.status for one in self._answers.values())
+            learned, said = self._learned, self._said
+            self._said = ""
+            accuracy = None
+            if learned is not None and learned.measured >= _FEWEST_MEASURED:
+                share = learned.right / learned.measured
+                interval = proportion_interval(share, learned.measured)
+                accuracy = {"low": interval.low, "high": interval.high, "count": learned.measured}
+            random = sum(one.drawn == "random" for one in self._answers.values() if one.labels)
+            return {
+                "file": self.settings.file, "out": self.settings.out, "encoding": self._encoded,
+                "several": self.settings.multi_label, "corrects": bool(self.settings.suspects),
+                "classes": [
+                    {"name": name, "key": KEYS[at : at + 1], "count": counts[name]}
+                    for at, name in enumerate(self.classes)
+                ],
+                "labelled": statuses[LABELLED], "none": statuses[NONE],
+                "skipped": statuses[SKIPPED], "random": random,
+                "left": len(self.examples) - len(self._answers), "equal": self.num_equal,
+                "accuracy": accuracy, "learned": learned.count if learned else 0,
+                "canGoBack": bool(self._history), "item": self._item(), "said": said,
+            }  # fmt: skip
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Labelled texts of which probes that did not see them believe otherwise, surest first."""
+        with self._lock:
+            learned, labelled = self._learned, self._labelled()
+        p = None if learned is None else self._held_out(learned, labelled, [])
+        if learned is None or p is None:
+            raise DataError("the model has learned from too few labels: label more texts first")
+        found: list[dict[str, Any]] = []
+        for (at, labels), each in zip(labelled, p, strict=True):
+            believed, probability = _believed(learned.task, each)
+            if set(believed) != set(labels):
+                found.append({
+                    "number": at, "texts": _texts(self.examples[at]), "labels": labels,
+                    "believed": believed, "probability": probability,
+                    "drawn": self._answers[at].drawn,
+                })  # fmt: skip
+        return sorted(found, key=lambda one: one["probability"], reverse=True)[:_MOST_ERRORS]
+
+    def _item(self) -> dict[str, Any] | None:
+        if self._current is None:
+            return None
+        number, one = self._current.number, self.examples[self._current.number]
+        learned, beliefs = self._learned, None
+        if learned is not None:
+            of_name = dict(zip(learned.task.names, learned.beliefs[number].tolist(), strict=True))
+            beliefs = [of_name.get(name) for name in self.classes]
+        given = self._answers.get(number)
+        suspect = self.settings.suspects[number] if self.settings.suspects else None
+        near = [
+            {"number": at, "texts": [each[:_NEAR_CHARACTERS] for each in _texts(self.examples[at])]}
+            for at in self._nearest(number)
+        ]
+        return {
+            "number": number, "row": one.row, "texts": _texts(one), "near": near,
+            "drawn": self._current.drawn, "labels": given.labels if given else [],
+            "status": given.status if given else "", "beliefs": beliefs,
+            "suspect": None if suspect is None else vars(suspect),
+        }  # fmt: skip
+
+    def _nearest(self, number: int) -> list[int]:
+        """Texts that may be labelled with one at once; those to be drawn at random stay."""
+        if self._near is None:
+            return []
+        cosines = self._near @ self._near[number]
+        cosines[self._pool.is_kept] = -np.inf
+        cosines[[number, *self._answers]] = -np.inf
+        order = np.argsort(-cosines, kind="stable")[:_NEAR]
+        return [at for at in order.tolist() if np.isfinite(cosines[at])]
+
+    # The answers.
+
+    def _key(self, row: str, texts: Sequence[str]) -> tuple[str, ...]:
+        """What one question has: its text, or also its row where labels are corrected."""
+        return (*text_key(texts), *([row] if self.settings.suspects else []))
+
+    def _take(self, answers: Sequence[Answer]) -> None:
+        """Begin with the answers of the store."""
+        self.classes = list(self.settings.classes)
+        self._answers = {}
+        others = set()
+        self._history = []
+        for one in answers:
+            number = self._number_of.get(self._key(one.row, one.texts))
+            self.classes += [name for name in one.labels if name not in self.classes]
+            if number is None:
+                others.add(one.key)
+            elif one.status == UNDONE:
+                self._answers.pop(number, None)
+                self._history = [each for each in self._history if number not in each]
+            else:
+                self._history.append({number: self._answers.get(number)})
+                self._answers[number] = one
+        LABELS.check(len(self.classes), self.settings.out)
+        if others:
+            self._store.notes.append(
+                f"{len(others):,} texts of {self.settings.out} are not in "
+                f"{self.settings.file}: training reads them, the page does not"
+            )
+
+    def _read_again(self) -> None:
+        if not self._store.has_changed():
+            return
+        before = self.classes
+        self._take(self._store.read())
+        self.classes += [name for name in before if name not in self.classes]
+        changed = f"another program changed {self.settings.out}, and it was read again"
+        self._said = "; ".join([changed, *self._store.notes])
+        self._label_changed()
+
+    def _drawn(self, number: int) -> Drawn:
+        """How a text came to be asked."""
+        if number in self._answers:
+            return "random" if self._answers[number].drawn == "random" else "chosen"
+        current = self._current
+        return current.drawn if current is not None and current.number == number else "chosen"
+
+    def _example(self, number: int) -> TextExample:
+        if not 0 <= number < len(self.examples):
+            raise DataError(f"there is no text {number}")
+        return self.examples[number]
+
+    def _checked_labels(self, labels: Sequence[str]) -> list[str]:
+        found = []
+        known = {name.casefold(): name for name in self.classes}
+        for each in labels:
+            name = canonical_label(each)
+            if name is None or "\n" in name:
+                raise DataError("a class needs a name, of one line")
+            if self.settings.multi_label and SEPARATOR in name:
+                raise DataError(f"the name {name!r:.60} has a comma, which separates labels")
+            name = known.get(name.casefold(), name)
+            if self.settings.suspects and name not in self.classes:
+                raise DataError(
+                    f"no example has the label {name!r:.60}; for a new class, change the file of "
+                    "examples itself"
+                )
+            found.append(name)
+        if not found or (len(found) > 1 and not self.settings.multi_label):
+            raise DataError(f"{len(found)} classes are given: choose one")
+        LABELS.check(len({*self.classes, *found}), self.settings.out)
+        return list(dict.fromkeys(found))
+
+    # What comes next.
+
+    def _advance(self) -> None:
+        """Ask the next text."""
+        if self.settings.suspects:
+            open_ones = [at for at in range(len(self.examples)) if at not in self._answers]
+            self._current = NextText(open_ones[0], "chosen") if open_ones else None
+            return
+        self._queue = [one for one in self._queue if one.number not in self._answers]
+        if not self._queue:
+            self._choose()
+        self._current = self._queue.pop(0) if self._queue else None
+
+    def _choose(self) -> None:
+        """Fill the queue; the lock is held."""
+        labels = np.full(len(self.examples), -1, dtype=np.int64)
+        for at, one in self._answers.items():
+            if one.labels:
+                labels[at] = self.classes.index(one.labels[0])
+        passed = [at for at, one in self._answers.items() if not one.labels]
+        drawn = [self._drawn(at) for at, one in self._answers.items() if one.status != SKIPPED]
+        beliefs = None if self._learned is None else self._learned.beliefs
+        if self.settings.at_random or (beliefs is not None and beliefs.shape[1] < 2):
+            beliefs = None
+        self._queue = self._pool.next(labels, drawn, beliefs, _QUEUE, passed)
+        if self.settings.at_random:
+            self._queue = [NextText(one.number, "random") for one in self._queue]
+
+    # The thread that encodes, learns and chooses.
+
+    def _label_changed(self) -> None:
+        self._since += 1
+        if self._seconds < _AT_EACH_LABEL or self._since >= _QUEUE:
+            self._wanted.set()
+
+    def _work(self) -> None:
+        try:
+            self._encode()
+            self._wanted.set()
+            while not self._ended:
+                if not self._wanted.wait(_IDLE) and not self._since:
+                    continue
+                self._wanted.clear()
+                self._since = 0
+                begun = time.perf_counter()
+                self._learn()
+                self._seconds = time.perf_counter() - begun
+        except TidyBertError as error:
+            self._said = f"the model does not help: {in_shell(error.message)}; texts come at random"
+            self._encoded = None
+
+    def _encode(self) -> None:
+        assert self.settings.model is not None
+        self._embedder = Embedder(
+            self.settings.model, normalize=False, max_seq_length=_LENGTH, **self.settings.opening
+        )
+
+        with self._progress(len(self.examples)) as shown:
+
+            def advance(done: int) -> None:
+                self._encoded = (done, len(self.examples))
+                shown.advance(done)
+                if self._ended:
+                    raise SystemExit
+
+            vectors = self._vectors_of(self.examples, Reporter(advance=advance))
+        centred = vectors - vectors.mean(0)
+        lengths = np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
+        with self._lock:
+            self._vectors, self._near, self._encoded = vectors, centred / lengths, None
+            self._pool = Pool(vectors, self.settings.seed)
+
+    def _vectors_of(self, examples: Sequence[TextExample], reporter: Reporter) -> Floats:
+        """(n, H); of pairs |u - v| and u v, side by side, as a check compares them."""
+
+        def encoded(texts: Sequence[str], reporter: Reporter) -> Floats:
+            found = [TextExample(text, None, None, 0) for text in texts]
+            length, tokenizer = self._embedder.max_seq_length, self._embedder.tokenizer
+            features = example_features(found, tokenizer, length, prompt=self._embedder.prompt)
+            return self._embedder.vectors(features, reporter)
+
+        u = encoded([one.text for one in examples], reporter)
+        if not examples or examples[0].text_pair is None:
+            return u
+        v = encoded([one.text_pair or "" for one in examples], Reporter())
+        return np.concatenate([np.abs(u - v), u * v], axis=1)
+
+    def _learn(self) -> None:
+        """Fit the probe to the labels so far, measure it, and choose what comes next."""
+        with self._lock:
+            labelled, classes = self._labelled(), list(self.classes)
+            random = [one for one in labelled if self._answers[one[0]].drawn == "random"]
+        of_name = self._names_read(classes)
+        present = {label for _, labels in labelled for label in labels} | set(of_name)
+        names = [name for name in classes if name in present]
+        found = None
+        if len(names) > 1 or (self.settings.multi_label and names):
+            task = (MultiLabelClassification if self.settings.multi_label else Classification)(
+                names
+            )
+            states, features = self._taught(task, labelled, of_name)
+            probe = fit_probe(states, features, len(names), task.summed_loss)
+            outputs = self._vectors @ probe.weight.numpy().T + probe.bias.numpy()
+            beliefs = _probabilities(task, outputs)
+            found = _Learned(task, beliefs, len(labelled), probe.penalty, of_name)
+            taught = [one for one in labelled if one not in random]
+            p = self._held_out(found, random, taught)
+            if p is not None:
+                pairs = zip(p, random, strict=True)
+                right = sum({*_believed(task, each)[0]} == {*labels} for each, (_, labels) in pairs)
+                found = replace(found, right=right, measured=len(random))
+        with self._lock:
+            self._learned = found
+            self._choose()
+            # The text that is on the page stays there.
+            now = self._current and self._current.number
+            self._queue = [one for one in self._queue if one.number != now]
+
+    def _labelled(self) -> Labelled:
+        """What a probe learns from; the lock is held."""
+        several = self.settings.multi_label
+        return [
+            (at, one.labels) for at, one in self._answers.items()
+            if one.labels or (several and one.status == NONE)
+        ]  # fmt: skip
+
+    def _taught(
+        self, task: TextTask, labelled: Labelled, of_name: Mapping[str, Floats]
+    ) -> tuple[list[Floats], list[Features]]:
+        """The states and the features of texts, and of the names of classes, for a probe."""
+        rows = [self._vectors[at : at + 1] for at, _ in labelled]
+        labels = [each for _, each in labelled]
+        for name, found in of_name.items():
+            rows += np.split(found, len(found))
+            labels += [(name,)] * len(found)
+        empty = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.uint8)
+        features = []
+        for number, each in enumerate(labels):
+            ids = tuple(sorted(task.label_ids[name] for name in each))
+            label = ids if self.settings.multi_label else ids[0]
+            features.append(Features(*empty, 1, example=number, label=label))
+        return rows, features
+
+    def _held_out(self, by: _Learned, measured: Labelled, taught: Labelled) -> Floats | None:
+        """(m, C) of texts by probes, in folds, that saw the other ones; None for too few."""
+        known = set(by.task.names)
+        if len(measured) < _FEWEST_MEASURED or not all(known >= {*each} for _, each in measured):
+            return None
+        texts = [tuple(_texts(self.examples[at])) for at, _ in measured]
+        folds = folds_of(texts, [each for _, each in measured], _FOLDS)
+        if len(np.unique(folds)) < 2:
+            return None
+        taught = [one for one in taught if known >= {*one[1]}]
+        states, features = self._taught(by.task, measured + taught, by.of_name)
+        more = np.full(len(states) - len(measured), -1)
+        outputs = outputs_without(
+            np.append(folds, more), states, features, len(known), by.task.summed_loss, by.penalty
+        )
+        return _probabilities(by.task, np.concatenate(outputs[: len(measured)]))
+
+    def _names_read(self, classes: Sequence[str]) -> dict[str, Floats]:
+        """The vectors of the texts that say what each class is, where something does."""
+        if self.examples[0].text_pair is not None:
+            return {}
+        for name in classes:
+            if name not in self._of_name:
+                described = {k: v for k, v in self.settings.descriptions.items() if k == name}
+                texts = [] if nameless([name]) else class_texts([name], described)[name]
+                examples = [TextExample(text, None, None, 0) for text in texts]
+                vectors = self._vectors_of(examples, Reporter()) if examples else None
+                nothing = np.empty((0, 0), dtype=np.float32)
+                self._of_name[name] = nothing if vectors is None else vectors
+        return {name: self._of_name[name] for name in classes if len(self._of_name[name])}
+
+
+def _texts(one: TextExample) -> list[str]:
+    return [one.text] if one.text_pair is None else [one.text, one.text_pair]
+
+
+def _probabilities(task: TextTask, outputs: Floats) -> Floats:
+    if isinstance(task, MultiLabelClassification):
+        return np.asarray(task.probabilities(outputs), np.float32)
+    return np.asarray(softmax(outputs), np.float32)
+
+
+def _believed(task: TextTask, p: Floats) -> tuple[list[str], float]:
+    """The classes that probabilities (C,) give a text, and how sure that is."""
+    if isinstance(task, MultiLabelClassification):
+        is_given = p >= DEFAULT_THRESHOLD
+        names = [task.names[at] for at in np.flatnonzero(is_given)]
+        return names, float(np.where(is_given, p, 1 - p).prod())
+    return [task.names[int(p.argmax())]], float(p.max())

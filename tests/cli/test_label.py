@@ -1,0 +1,114 @@
+"""``tidybert label``: the command, and that a kill at any key loses no answer."""
+
+import random
+import re
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+import httpx
+
+from tidybert.cli.main import run
+from tidybert.files.text_files import read_examples
+
+TEXTS = [f"text number {number}, which is {'long ' * (number % 5 * 300)}" for number in range(40)]
+
+
+class Client:
+    """The page's requests, without a browser."""
+
+    def __init__(self, command: Any) -> None:
+        self.notes = ""
+        while "the page is at" not in self.notes:
+            self.notes += command.stderr.readline()
+        address = re.findall(r"http://[^;]+", self.notes)[0]
+        self._client = httpx.Client(base_url=address, timeout=60)
+        page = self._client.get("/").text
+        self._token = re.findall('tidybert-token" content="([^"]+)"', page)[0]
+
+    def post(self, act: str, **body: Any) -> Any:
+        head = {"X-Tidybert-Token": self._token}
+        response = self._client.post(f"/label/{act}", json=body, headers=head)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+
+def test_a_kill_at_any_key_loses_no_answer(tmp_path: Path, begin: Any, served: Any) -> None:
+    file, out = tmp_path / "texts.csv", tmp_path / "labels.csv"
+    file.write_text("text\n" + "".join(f'"{text}"\n' for text in TEXTS))
+    words = ["label", file, "--out", out, "--labels", "a,b", "--model", served["base"]]
+    words += ["--name", "Ann", "--port", "0", "--no-browser"]
+    said: dict[str, str] = {}
+    for seed in range(2):
+        command = begin(*words, stderr=subprocess.PIPE, cwd=tmp_path)
+        client = Client(command)
+        view = client.post("view")
+        assert view["labelled"] == len(said)
+        killer = threading.Timer(random.Random(seed).uniform(0.2, 0.5), command.kill)
+        killer.start()
+        asked = ""
+        try:
+            while view["item"]:
+                asked, number = view["item"]["texts"][0], view["item"]["number"]
+                label = "ab"[number % 2]
+                view = client.post("answer", number=number, labels=[label])
+                said[asked] = label
+        except httpx.HTTPError:
+            pass
+        killer.join()
+        command.wait()
+        found = {one.text: one.label for one in read_examples(out, None, need_label=True)}
+        # The last one may be on the disk, though nobody heard of it.
+        assert {text: found.get(text) for text in said} == said
+        assert set(found) - set(said) <= {asked}
+        said = {text: str(label) for text, label in found.items()}
+
+    command = begin(*words, stderr=subprocess.PIPE, cwd=tmp_path)
+    client = Client(command)
+    assert client.post("view")["labelled"] == len(said)
+    # Nobody else labels into the file meanwhile.
+    other = begin(*words, stderr=subprocess.PIPE, cwd=tmp_path)
+    assert other.wait() == 1
+    assert "is in use by process" in other.stderr.read()
+    command.send_signal(signal.SIGTERM)
+    assert command.wait() == 0
+    assert ",Ann," in out.read_text(encoding="utf-8")
+    assert not list(tmp_path.glob(".*tidybert-lock"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "give one of --out labels.csv and --corrections"),
+        (["--out", "labels.xlsx"], "ends in .csv"),
+        (["--corrections", "c.csv", "--labels", "a"], "--labels does not go with --corrections"),
+        (["--out", "labels.csv"], "holds no example"),
+    ],
+)
+def test_wrong_usage_is_told(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("texts.csv").write_text("text\n")
+    assert run(["label", "texts.csv", *words]) in (1, 2)
+    assert said in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["texts.csv"]
+
+
+def test_corrections_of_a_check_are_opened(tmp_path: Path, begin: Any) -> None:
+    (tmp_path / "a.csv").write_text("text,label\nfine,no\ngood,yes\nbad,no\n")
+    (tmp_path / "c.csv").write_text("row,label,suggested,correction,text\n2,no,yes,,fine\n")
+    words = ["label", "a.csv", "--corrections", "c.csv", "--port", "0", "--no-browser"]
+    command = begin(*words, stderr=subprocess.PIPE, cwd=tmp_path)
+    client = Client(command)
+    assert [each["name"] for each in client.post("view")["classes"]] == ["no", "yes"]
+    client.post("answer", number=0, labels=["yes"])
+    command.send_signal(signal.SIGTERM)
+    assert command.wait() == 0
+    assert (tmp_path / "c.csv").read_text().splitlines()[1] == "2,no,yes,yes,fine"
