@@ -7,7 +7,7 @@ the classes of sentence_transformers' modules.  B sequences, d numbers of a vect
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -27,6 +27,8 @@ from tidybert.storage.opening import present
 from tidybert.storage.own_files import make_directory
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from tidybert.checkpoints.dense import Dense
 
 POOLINGS: Final = get_args(Pooling)
@@ -137,6 +139,35 @@ class SentenceForm:
     def dimension(self, width: int) -> int:
         """The numbers of a vector before the cut, from those of the pooled states."""
         return self.graph_width or (self.dense[-1].out_features if self.dense else width)
+
+
+DENSE: Final = "dense"
+"""Begins the names of the weights of Dense modules after an encoder that is trained with them."""
+
+
+def dense_weights(form: SentenceForm) -> dict[str, Tensor]:
+    """The weights of a form's Dense modules by their names in a network."""
+    from torch import nn
+
+    return nn.Sequential(*form.dense).state_dict(prefix=f"{DENSE}.")
+
+
+def with_weights(
+    form: SentenceForm, weights: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], SentenceForm]:
+    """The weights of a network without those of its Dense modules, and the form that has these."""
+    from tidybert.checkpoints.dense import Dense
+
+    dense = tuple(
+        Dense(
+            weights[f"{DENSE}.{number}.linear.weight"],
+            weights.get(f"{DENSE}.{number}.linear.bias"),
+            each.activation_name,
+        )
+        for number, each in enumerate(form.dense)
+    )
+    rest = {name: each for name, each in weights.items() if not name.startswith(f"{DENSE}.")}
+    return rest, replace(form, dense=dense)
 
 
 # Write the files of sentence-transformers, in the form that every version reads.

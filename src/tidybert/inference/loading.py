@@ -200,16 +200,22 @@ class OpenedModel:
         """The model with the head that predicts; raises WeightsError where it has none."""
         directory = self.directory
         metadata = read_finished(directory)
-        task = task_for(metadata)
+        task = task_for(metadata).completed(directory)
         network: nn.Module | GraphModel | None = self.graph
         lacking: tuple[str, ...] = ()
         if self.graph is None:
             network, lacking = self.network(task.build_model)
+            task.attach(network)
         elif task.architecture != (self.directory.architecture or task.architecture):
             lacking = (f"{task.architecture} in {CONFIG_FILE}",)
         elif self.graph.num_labels not in (None, len(task.names)) and task.names:
             lacking = (f"output for {len(task.names)} labels: it has {self.graph.num_labels}",)
         elif task.pools_itself:
+            if self.form.graph_width is not None:
+                raise UsageError(
+                    f"{directory}: its Dense modules are in the graph, which gives the vectors of "
+                    "tidybert embed and Embedder: ask these"
+                )
             self.graph.require(STATES, 3, task.name)
         else:
             self.graph.require(LOGITS, 3 if task.unit == "token" else 2, task.name)

@@ -195,6 +195,22 @@ class Task(ABC, Generic[E]):
         """
         return self
 
+    @classmethod
+    def are_measured(cls, examples: Sequence[E]) -> bool:
+        """Whether examples like these say what is right, so that some can be held out."""
+        return True
+
+    def following(self, other: AnyTask) -> Self:
+        """The same task with what it takes from that of a model in memory."""
+        return self
+
+    def completed(self, directory: ModelDirectory) -> Self:
+        """The same task with what a finished RUN has of it beside the weights."""
+        return self
+
+    def attach(self, network: nn.Module) -> None:
+        """Add to a network what the task puts after its model."""
+
     def sentence_form(self, max_seq_length: int) -> SentenceForm | None:
         """What sentence-transformers does with the states of a RUN; None where it has no use."""
         return None
