@@ -53,6 +53,7 @@ _NAMES: Final = {
     "tidybert.tasks.questions.question_files": ("QuestionExample",),
     "tidybert.tasks.tags.tag_files": ("TaggedExample",),
     "tidybert.tokenization": ("BertTokenizer",),
+    "tidybert.unlabelled.topics": ("keywords", "topics"),
 }
 """The public names by module; ``python tests/test_public_names.py`` writes __init__.pyi from it."""
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names}

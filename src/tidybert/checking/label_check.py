@@ -15,7 +15,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.checking.near_duplicates import directions
 from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features, first_features
@@ -24,6 +23,7 @@ from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.active_learning import Pool, class_probabilities, margins
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import OpenedModel, fitting_length
+from tidybert.inference.near_duplicates import directions
 from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.search.nearest_vectors import top_k
 from tidybert.system.reporter import SILENT, Reporter

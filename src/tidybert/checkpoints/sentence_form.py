@@ -1,6 +1,6 @@
 """What sentence-transformers does with an encoder's states: pool, Dense layers, scale, cut.
 
-``sentence_reading`` finds it in a directory, ``sentence_writing`` writes it into one.  Source:
+``sentence_reading`` finds it in a directory, ``write_sentence_form`` writes it into one.  Source:
 the classes of sentence_transformers' modules.  B sequences, d numbers of a vector.
 """
 
