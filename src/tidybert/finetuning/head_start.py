@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.catalog import is_size
+from tidybert.checkpoints.activations import IDENTITY
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sentence_form import IDENTITY
 from tidybert.configuration import BertConfig
 from tidybert.configuration.relatives import ModernBertConfig
 from tidybert.data.batching import Batch

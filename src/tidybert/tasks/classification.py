@@ -1,19 +1,18 @@
 """classify: a single text or a pair to one of several classes (paper 4.1; run_classifier.py)."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
-from torch.nn import functional
 
+from tidybert.checkpoints.activations import IDENTITY
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import HeadDescription
-from tidybert.checkpoints.sentence_form import IDENTITY
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
@@ -31,6 +30,11 @@ from tidybert.tasks.targets import Explained, Target, class_target
 from tidybert.tasks.task import labels_of, refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import ClassOptions, ScoreOption
 from tidybert.tasks.text_task import TextAnswers, TextTask
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tidybert.checkpoints.model_directory import HeadDescription
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -205,6 +209,8 @@ class Classification(TextTask):
                 one.weight *= self._class_weights[example.label]
 
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
+        from torch.nn import functional
+
         return functional.cross_entropy(outputs, labels_of(batch, outputs), reduction="none")
 
     def imitation_losses(

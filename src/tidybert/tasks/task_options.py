@@ -7,6 +7,8 @@ from typing import Any, ClassVar, Final, Literal
 from tidybert.errors import UsageError, param
 from tidybert.options import MEASURE, MODEL, NOTHING, STEPS, Options, option
 
+SCALE: Final = 20.0
+"""Of cosines, where none is given: that of sentence-transformers' losses."""
 _TRAINING: Final = ("finetune",)
 """Where options are shown of which the checks of data know nothing."""
 
