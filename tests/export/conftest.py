@@ -22,7 +22,7 @@ from tidybert.tasks.tags.tagging import Tagging
 from tidybert.tokenization import BertTokenizer
 
 TASKS = {
-    "classify": Classification(["no", "maybe", "yes"]),
+    "classify": Classification(["no", "maybe", "yes"], temperature=1.7),
     "choose": MultipleChoice(),
     "answer": QuestionAnswering(max_query_length=6),
     "tag": Tagging(["O", "B-X", "I-X"]),
