@@ -53,6 +53,7 @@ _NAMES: Final = {
     "tidybert.tasks.questions.question_files": ("QuestionExample",),
     "tidybert.tasks.tags.tag_files": ("TaggedExample",),
     "tidybert.tokenization": ("BertTokenizer",),
+    "tidybert.unlabelled.topics": ("keywords", "topics"),
 }
 """The public names by module; ``python tests/test_public_names.py`` writes __init__.pyi from it."""
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names}
@@ -66,7 +67,12 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         value = import_module("tidybert.system.version").installed_version()
     elif name in _MODULE_OF:
-        value = getattr(import_module(_MODULE_OF[name]), name)
+        try:
+            value = getattr(import_module(_MODULE_OF[name]), name)
+        except ModuleNotFoundError as error:
+            from tidybert.errors import missing_package
+
+            raise missing_package(error) or error from None
     else:
         raise AttributeError(f"module 'tidybert' has no attribute {name!r}")
     globals()[name] = value

@@ -231,11 +231,6 @@ def test_the_hashes_cover_the_graphs(exported: Export, tmp_path: Path) -> None:
         replace(metadata, files=files).verify(folder)
 
 
-def test_an_export_is_not_read_as_a_model(exported: Export) -> None:
-    with pytest.raises(WeightsError, match="an ONNX export, which tidybert does not read"):
-        Predictor(exported("classify")[1].directory)
-
-
 def test_a_language_model_is_refused(served: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is a language model"):
         export_onnx(ModelDirectory(served["poem"]), tmp_path / "out")

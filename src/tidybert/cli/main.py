@@ -29,16 +29,15 @@ from tidybert.cli.commands import (  # noqa: F401
 from tidybert.cli.flags import app, check_paths
 from tidybert.cli.output import complain
 from tidybert.cli.standard_streams import finish_stdout, prepare_streams
-from tidybert.errors import OTHER_NAMES, TidyBertError, is_out_of_memory
+from tidybert.errors import OTHER_NAMES, TidyBertError, is_out_of_memory, missing_package
 from tidybert.system.signals import command_signals
 
 # The order of the help.
 _ORDER: Final = (
-    "quickstart", "label", "check", "finetune", "evaluate", "predict", "fill-mask",
-    "next-sentence", "embed", "index", "search", "mine", "duplicates", "build-corpus", "inspect",
-    "pretrain", "train-lm",
-    "generate", "score", "serve", "page", "train-vocab", "extend-vocab", "tokenize", "attention",
-    "similar", "info", "convert", "models", "download",
+    "quickstart", "topics", "label", "check", "finetune", "evaluate", "predict", "fill-mask",
+    "next-sentence", "embed", "index", "search", "mine", "duplicates", "build-corpus",
+    "inspect", "pretrain", "train-lm", "generate", "score", "serve", "page", "train-vocab",
+    "extend-vocab", "tokenize", "attention", "similar", "info", "convert", "models", "download",
 )  # fmt: skip
 app.registered_commands.sort(key=lambda each: _ORDER.index(str(each.name)))
 
@@ -130,6 +129,7 @@ def _say_why(error: BaseException, debug: bool) -> int | None:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         complain("interrupted")
         return INTERRUPTED
+    error = missing_package(error) or error
     if isinstance(error, TidyBertError | OSError):
         complain(f"error: {error.message if isinstance(error, TidyBertError) else error}")
         return error.exit_status if isinstance(error, TidyBertError) else 1

@@ -4,6 +4,7 @@ import threading
 import webbrowser
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar, Final
@@ -81,14 +82,16 @@ class Page(flags.ThreadsFlag, flags.PickleFlag):
             device="cpu",
             allow_pickle=self.allow_pickle,
         )
+        show = partial(show_page, self.no_browser)
+        process.serve(settings, note, log_requests=False, listening=show)
 
-        def listening(address: str) -> None:
-            note(f"the page is at {address}")
-            if not self.no_browser:
-                # A browser in a terminal would wait for its end.
-                threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
 
-        process.serve(settings, note, log_requests=False, listening=listening)
+def show_page(no_browser: bool, address: str) -> None:
+    """Say where a page is, and open a browser on it."""
+    note(f"the page is at {address}")
+    if not no_browser:
+        # A browser in a terminal would wait for its end.
+        threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
 
 
 def _last_of(path: str) -> str:
