@@ -26,7 +26,7 @@ from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.tokenization import BertTokenizer
 
 TASKS = {
-    "classify": Classification(["no", "maybe", "yes"]),
+    "classify": Classification(["no", "maybe", "yes"], temperature=1.7),
     "choose": MultipleChoice(),
     "answer": QuestionAnswering(max_query_length=6),
     "tag": Tagging(["O", "B-X", "I-X"]),
