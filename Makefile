@@ -112,17 +112,22 @@ $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/.created
+PROJECT := pyproject.toml setup.py packaging/light/pyproject.toml
+
+# A tidybert from before tidybert-light owns the command, and would take it along when it goes.
+$(VENV)/.installed: $(PROJECT) | $(VENV)/.created
 	@echo "installing tidybert and what it needs into $(VENV); the first time takes some minutes" >&2
 	@$(BIN)/python -c 'import torch' 2>/dev/null || $(PIP_INSTALL) $(TORCH)
+	@$(BIN)/python -c 'import importlib.metadata as m; m.version("tidybert-light")' 2>/dev/null || \
+	    $(BIN)/python -m pip uninstall --quiet --yes tidybert 2>/dev/null
 	$(PIP_INSTALL) --editable .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml | $(VENV)/.installed
+$(VENV)/.dev: $(PROJECT) | $(VENV)/.installed
 	$(PIP_INSTALL) --editable '.[dev]'
 	@touch $@
 
-$(VENV)/.docs: pyproject.toml | $(VENV)/.installed
+$(VENV)/.docs: $(PROJECT) | $(VENV)/.installed
 	$(PIP_INSTALL) --editable '.[docs]'
 	@touch $@
 

@@ -20,7 +20,8 @@ _NAMES: Final = {
     },
     "Scores": {
         "scores.compare": "compare own_model int8 padding distill",
-        "scores.labels": "small_data label_errors suggested_labels",
+        "scores.labels": "small_data label_errors",
+        "scores.active_learning": "suggested_labels",
         "scores.words": "cloze masked_tokens word_pairs vocabulary",
         "scores.no_labels": "no_labels",
     },

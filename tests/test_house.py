@@ -28,7 +28,7 @@ FLOORS = (
     {"training", "corpus"},
     {"tasks"},
     {"inference", "reporting", "export"},
-    {"finetuning", "pretraining", "explain", "search"},
+    {"finetuning", "pretraining", "explain", "search", "unlabelled"},
     {"page", "checking", "estimators", "cluster"},
     {"server"},
     {"cli"},

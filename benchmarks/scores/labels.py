@@ -1,4 +1,4 @@
-"""Labels: those that are wrong, the texts to label next, and learning from few of them."""
+"""Labels: those that are wrong, and learning from few of them."""
 
 import argparse
 import statistics
@@ -142,70 +142,6 @@ def label_errors(parser: argparse.ArgumentParser) -> None:
         key = {"data": name, "rate": rate, "seed": seed, "size": given.size, "model": given.model}
         results.take(key, partial(flipped_found, name, rate, seed, given))
     script.show(errors_table(results), given.write, "label-errors")
-
-
-# --- texts to label next
-
-PICKS: Final = ("random", "suggested", "uncertain alone")
-
-
-def curve(name: str, way: str, seed: int, given: argparse.Namespace) -> dict[str, list[float]]:
-    """Accuracy on the test part after each round; a class without labelled texts is never right."""
-    examples, features, vectors, _ = embedded(name, "train", given.pool, given.model)
-    test, _, test_vectors, _ = embedded(name, "dev", given.num_test, given.model)
-    random = np.random.default_rng(seed)
-    labelled = random.permutation(len(examples))[: given.start].tolist()
-    scores = []
-    for number in range(given.rounds + 1):
-        known = [examples[at] for at in labelled]
-        task = Classification.from_examples(known)
-        read = [replace(features[at], example=number) for number, at in enumerate(labelled)]
-        task.add_labels(read, known)
-        probe = label_check.fitted(task, vectors[labelled], read, np.arange(len(labelled)))
-        best = label_check.probabilities(probe, test_vectors).argmax(axis=1)
-        right = [task.names[at] == one.label for at, one in zip(best.tolist(), test, strict=True)]
-        scores.append(float(np.mean(right)))
-        if number == given.rounds:
-            break
-        rest = sorted({*range(len(examples))} - {*labelled})
-        if way == "random":
-            labelled += random.permutation(rest)[: given.step].tolist()
-        elif way == "suggested":
-            data = TrainingData(known, None, read, [], MAX_SEQ_LENGTH)
-            split = label_check.Vectors(vectors[labelled], vectors[:0], vectors[rest])
-            pool = [examples[at] for at in rest]
-            found, _ = label_check.suggestions(task, data, split, pool, given.step)
-            labelled += [each["row"] for each in found]
-        else:
-            unsure = label_check.margins(label_check.probabilities(probe, vectors[rest]))
-            order = np.argsort(unsure, kind="stable")[: given.step]
-            labelled += [rest[at] for at in order.tolist()]
-    return {"curve": scores}
-
-
-def suggested_labels(parser: argparse.ArgumentParser) -> None:
-    """Accuracy by number of labels: texts that ``tidybert check --suggest`` names, or random ones.
-
-    Each curve begins with the same --start random texts of --pool, and adds --step texts a round:
-    at random, those that tidybert suggests, or the most uncertain ones.  A linear model on the
-    frozen encoder's vectors is measured on at most --num-test texts.
-    """
-    numbers = {"pool": 2000, "num_test": 1000, "start": 100, "step": 50, "rounds": 4}
-    for name, default in numbers.items():
-        script.add_number(parser, name.replace("_", "-"), default)
-    given = script.parse(parser, "model out write seeds", out=Path("suggested-labels.jsonl"))
-    settings = {name: getattr(given, name) for name in ("model", *numbers)}
-    names, results = DATA_SETS[:2], script.Results(given.out)
-    for seed, name, way in product(range(1, given.seeds + 1), names, PICKS):
-        key = {"data": name, "way": way, "seed": seed, **settings}
-        results.take(key, partial(curve, name, way, seed, given))
-    rows = []
-    for name, way in product(names, PICKS):
-        curves = [line["curve"] for line in results.where(data=name, way=way)]
-        cells = [script.percent(scores) for scores in zip(*curves, strict=True)]
-        rows += [[name, way, *cells]] if cells else []
-    labels = [str(given.start + number * given.step) for number in range(given.rounds + 1)]
-    script.show(script.markdown(["data", "texts", *labels], rows), given.write, "suggested-labels")
 
 
 # --- few labels

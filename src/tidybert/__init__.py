@@ -53,6 +53,7 @@ _NAMES: Final = {
     "tidybert.tasks.questions.question_files": ("QuestionExample",),
     "tidybert.tasks.tags.tag_files": ("TaggedExample",),
     "tidybert.tokenization": ("BertTokenizer",),
+    "tidybert.unlabelled.topics": ("keywords", "topics"),
 }
 """The public names by module; ``python tests/test_public_names.py`` writes __init__.pyi from it."""
 _MODULE_OF: Final = {name: module for module, names in _NAMES.items() for name in names}
@@ -64,7 +65,7 @@ prepare_threads()
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        value = import_module("importlib.metadata").version("tidybert")
+        value = import_module("tidybert.system.version").installed_version()
     elif name in _MODULE_OF:
         value = getattr(import_module(_MODULE_OF[name]), name)
     else:

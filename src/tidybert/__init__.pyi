@@ -34,5 +34,7 @@ from tidybert.tasks.labelled_examples import load_data as load_data
 from tidybert.tasks.questions.question_files import QuestionExample as QuestionExample
 from tidybert.tasks.tags.tag_files import TaggedExample as TaggedExample
 from tidybert.tokenization import BertTokenizer as BertTokenizer
+from tidybert.unlabelled.topics import keywords as keywords
+from tidybert.unlabelled.topics import topics as topics
 
 __version__: str

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.harness import datasets, script
 from benchmarks.harness.script import Results
-from benchmarks.scores import labels
+from benchmarks.scores import active_learning, labels
 from tidybert.checking import label_check as out_of_fold
 from tidybert.files.text_examples import TextExample
 from tidybert.modeling.kernels.linear import has_bfloat16_products, largest_weight
@@ -94,7 +94,7 @@ def test_a_script_draws_of_each_class(
     ("name", "flags", "cells"),
     [
         ("label_errors", ["--size", "40"], 11),
-        ("suggested_labels", ["--pool", 30, "--start", 10, "--step", 5, "--rounds", 1], 4),
+        ("suggested_labels", ["--texts", 40, "--pool", 35], 4),
     ],
 )
 def test_a_script_measures_once_and_writes_its_table(
@@ -111,7 +111,9 @@ def test_a_script_measures_once_and_writes_its_table(
     out = tmp_path / "out.jsonl"
     labels.embedded.cache_clear()
     monkeypatch.setattr(out_of_fold, "FOLDS", 2)
-    monkeypatch.setattr(labels, "DATA_SETS", ("toy",))
+    for module in (labels, active_learning):
+        monkeypatch.setattr(module, "DATA_SETS", ("toy",))
+    monkeypatch.setattr(active_learning, "SIZES", (10, 20, 30))
     monkeypatch.setattr(labels, "MAX_SEQ_LENGTH", 32)
     monkeypatch.setattr(datasets, "examples_of", lambda _name, _part: toy_examples(40))
     shown = page(name.replace("_", "-"))
@@ -122,10 +124,10 @@ def test_a_script_measures_once_and_writes_its_table(
     run_script(*words)
 
     assert out.read_text() == first
-    row = next(line for line in shown.read_text().splitlines() if line.startswith("| toy"))
+    row = next(line for line in shown.read_text().splitlines() if "toy" in line or "30 |" in line)
     assert len(row.split("|")) == cells + 2
     for line in map(json.loads, first.splitlines()):
-        shares = line["precision"].values() if name == "label_errors" else line["curve"]
+        shares = line["precision" if name == "label_errors" else "scores"].values()
         assert all(0 <= share <= 1 for share in shares)
 
 

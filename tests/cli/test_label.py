@@ -27,7 +27,7 @@ class Client:
         self.notes = ""
         while "the page is at" not in self.notes:
             self.notes += command.stderr.readline()
-        address = re.findall(r"http://[^;]+", self.notes)[0]
+        address = re.findall(r"http://\S+", self.notes)[0]
         self._client = httpx.Client(base_url=address, timeout=60)
         page = self._client.get("/").text
         self._token = re.findall('tidybert-token" content="([^"]+)"', page)[0]

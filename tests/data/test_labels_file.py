@@ -101,7 +101,7 @@ ROW = "a,b,labelled,chosen,1,,\n"
     ("content", "said"),
     [
         (HEAD + ROW + '"left open,b,labelled,chosen,2,,\n' + 3 * ROW, ":3: "),
-        ("", "empty"),
+        ("", "lacks some of the columns"),
         ("text,label\na,b\n", "lacks some of the columns text, label"),
         (HEAD + "a,,sure,,,,\n", ":2: .*'sure'"),
         (HEAD + "a,b\nc,d,labelled,,,,\n", ":2: 2 cells"),
@@ -113,6 +113,19 @@ def test_another_file_is_refused_and_stays(content: str, said: str, tmp_path: Pa
     with opened(path) as file, pytest.raises(DataError, match=said):
         file.read()
     assert path.read_text() == content
+
+
+def test_a_file_that_a_spreadsheet_has_half_written_takes_no_answer(path: Path) -> None:
+    with opened(path) as file:
+        file.read()
+        whole = path.read_bytes()
+        path.write_bytes(b"text,la")
+        for _ in range(2):
+            assert file.has_changed()
+            with pytest.raises(DataError):
+                file.read()
+        path.write_bytes(whole)
+        assert file.read() == ANSWERS
 
 
 def test_one_person_labels_at_a_time_and_a_file_that_is_gone_takes_no_answer(path: Path) -> None:
@@ -150,3 +163,15 @@ def test_corrections_are_filled_in_and_emptied(tmp_path: Path) -> None:
         ]
         file.add([Answer(("good",), (), "undone", "chosen", "2")])
         assert file.read() == []
+
+
+def test_corrections_of_a_spreadsheet_have_their_rows_and_others_are_refused(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "corrections.csv"
+    path.write_text("row;label;correction;text\n2.0;no;yes;fine\n")
+    with CorrectionsFile.opened(path) as file:
+        assert file.read() == [Answer(("fine",), ("yes",), "labelled", "chosen", "2")]
+    path.write_text("row,label,correction,text\nfirst,no,,fine\n")
+    with pytest.raises(DataError, match=":2: row is 'first'"), CorrectionsFile.opened(path):
+        pass

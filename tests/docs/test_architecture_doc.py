@@ -1,5 +1,6 @@
 """docs/architecture.md: its floors, the files of its journeys and its picture are up to date."""
 
+import re
 import runpy
 from itertools import pairwise
 from pathlib import Path
@@ -14,6 +15,8 @@ PACKAGE = Path(tidybert.__file__).parent
 TEXT = (DOCS / "architecture.md").read_text(encoding="utf-8")
 HOUSE = runpy.run_path(str(DOCS / "house.py"))
 JOURNEYS = HOUSE["journeys"](TEXT)
+# A page names files of the package without its folder.
+ROOTS = (PACKAGE, DOCS.parent)
 
 
 def test_the_floors_are_those_of_the_house() -> None:
@@ -34,3 +37,12 @@ def test_a_journey_is_short_and_seldom_climbs_back(journey: str) -> None:
 def test_the_picture_is_drawn_from_the_page() -> None:
     drawn = (DOCS / "house.svg").read_text(encoding="utf-8")
     assert drawn == HOUSE["house"](TEXT), "python docs/house.py draws it"
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_the_files_that_a_page_names_are_there(page: str) -> None:
+    text = (DOCS.parent / page).read_text(encoding="utf-8")
+    named = sorted(set(re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.py)`", text)))
+
+    assert len(named) > 5
+    assert [path for path in named if not any((root / path).is_file() for root in ROOTS)] == []

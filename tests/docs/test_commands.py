@@ -315,13 +315,17 @@ def parse(command: Any, words: list[str]) -> None:
 
 
 def check_requirements(words: list[str]) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    whole, light = (
+        tomllib.loads((ROOT / place / "pyproject.toml").read_text())
+        for place in ("", "packaging/light")
+    )
     for word in words:
-        extra = re.fullmatch(r"(?:\.|tidybert)\[(\w+)\]", word)
+        extra = re.fullmatch(r"(\.|tidybert|\./packaging/light|tidybert-light)\[(\w+)\]", word)
         if extra:
-            assert extra[1] in project["optional-dependencies"]
+            project = light if "light" in extra[1] else whole
+            assert extra[2] in project["project"]["optional-dependencies"]
         elif word.startswith("torch>"):
-            assert word in project["dependencies"]
+            assert word in whole["tool"]["tidybert"]["requires"]
 
 
 # --- the tree of the house

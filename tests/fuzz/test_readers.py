@@ -12,7 +12,9 @@ import pytest
 import torch
 from tests.files.test_formats import open_document, saved_dataset
 from tests.fuzz.conftest import mutated_bytes
+from tests.tiny_graph import CONFIG, tiny_graph, write_graph
 
+from tidybert.checkpoints.graph_check import check_graph
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.tensor_files import read_tensors, write_shards
 from tidybert.checkpoints.tensorflow_bundle import read_table, write_bundle, write_table
@@ -21,6 +23,7 @@ from tidybert.corpus.building import begin
 from tidybert.corpus.documents import read_documents
 from tidybert.corpus.token_shards import BuildSettings, TokenCorpus
 from tidybert.data.splits import read_training_texts, write_training_texts
+from tidybert.errors import WeightsError
 from tidybert.files.text_files import read_examples
 from tidybert.finetuning.finetuned_model import read_trials
 from tidybert.inference.predictor import Predictor
@@ -214,6 +217,24 @@ def test_weights(fuzz: Fuzz, tiny_model: Path) -> None:
         load(folder)
 
     fuzz(tiny_model, read, "model.safetensors")
+
+
+def test_graphs(fuzz: Fuzz, tmp_path: Path) -> None:
+    """What the check takes, ONNX Runtime opens and computes, or refuses with an error."""
+    import onnxruntime
+
+    (tmp_path / "graph").mkdir()
+    write_graph(tmp_path / "graph", tiny_graph())
+
+    def read(folder: Path) -> None:
+        names = check_graph(folder / "model.onnx", CONFIG)
+        try:
+            session = onnxruntime.InferenceSession(folder / "model.onnx")
+            session.run(list(names.outputs), {"input_ids": np.array([[2, 3]])})
+        except Exception as error:
+            raise WeightsError(str(error)) from None
+
+    fuzz(tmp_path / "graph", read)
 
 
 def test_parts_of_weights(fuzz: Fuzz, tmp_path: Path) -> None:

@@ -87,12 +87,19 @@ def test_the_container_serves_without_root() -> None:
     for _, rest in ((word, rest) for word, rest in given if word == "COPY"):
         for path in rest.split()[:-1]:
             assert path.startswith("--") or path == "/opt/tidybert" or (ROOT / path).exists()
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    stages = [rest.partition(" AS ")[::2] for word, rest in given if word == "FROM"]
+    assert stages[-2:] == [("serve", "light"), ("serve", "")]
     installs = [shlex.split(rest) for _, rest in given if rest.startswith("pip install")]
+    whole, light = (
+        tomllib.loads((ROOT / place / "pyproject.toml").read_text())
+        for place in ("", "packaging/light")
+    )
     (torch,) = (word for words in installs for word in words if word.startswith("torch"))
-    assert torch in project["dependencies"]
-    (extra,) = re.findall(r"/build\[(\w+)\]", " ".join(map(" ".join, installs)))
-    assert extra in project["optional-dependencies"]
+    assert torch in whole["tool"]["tidybert"]["requires"]
+    extras = re.findall(r"(/build\S*)\[(\w+)\]", " ".join(map(" ".join, installs)))
+    assert extras == [("/build/packaging/light", "server"), ("/build", "server")]
+    for project in (whole, light):
+        assert "server" in project["project"]["optional-dependencies"]
 
 
 def test_the_unit_starts_the_server(tmp_path: Path) -> None:

@@ -273,7 +273,9 @@ def test_a_search_shows_what_the_index_finds(
         assert float(cosine) == pytest.approx(hit.score, abs=0.001)
         bar = shown.locator(".cosine i").evaluate("each => parseFloat(each.style.width)")
         assert bar == pytest.approx(100 * abs(hit.score), abs=0.1)
-        assert shown.locator("dd").all_inner_texts() == [str(hit.row), hit.columns["answer"]]
+        ranks = [str(rank or "not among the first") for rank in (hit.rank_words, hit.rank_meaning)]
+        facts = [*ranks, str(hit.row), hit.columns["answer"]]
+        assert shown.locator("dd").all_inner_texts() == facts
     assert "The index has 4 texts." in page.locator("#results").inner_text()
     exec(page.locator("pre").inner_text(), {})
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == [

@@ -33,7 +33,7 @@ def contents(**overrides: Any) -> dict[str, Any]:
         "labels": labels,
         "contradicting": [{"texts": [one, other], "cosine": 0.97}],
         "leaked": [{"texts": [other, one], "cosine": 0.99}],
-        "suggestions": [{**one, "likeliest": ["a", "b"], "margin": 0.1}],
+        "suggestions": [{**one, "likeliest": ["a", "b"], "margin": 0.1, "drawn": "chosen"}],
         "passed_over": {"labelled": 99, "repeated": 1},
         **overrides,
     }
@@ -84,4 +84,4 @@ def test_the_files_are_written_together(tmp_path: Path) -> None:
     assert [row["suggested"] for row in rows] == ["b", ""]
     assert "probability of the label 0.010; almost the text of row 5" in rows[0]["why"]
     assert rows[1]["text"] == "'=1+1"
-    assert (tmp_path / "out/suggestions.csv").read_text().startswith("row,text,label\n")
+    assert (tmp_path / "out/suggestions.csv").read_text().startswith("row,text,label,drawn\n")

@@ -9,62 +9,28 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.checking.near_duplicates import directions
 from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features, first_features
 from tidybert.errors import UsageError, in_shell, param
 from tidybert.files.text_examples import TextExample
+from tidybert.finetuning.active_learning import Pool, class_probabilities, margins
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import OpenedModel, fitting_length
+from tidybert.inference.near_duplicates import directions
 from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.search.nearest_vectors import top_k
 from tidybert.system.reporter import SILENT, Reporter
-from tidybert.tasks.answers import softmax
+from tidybert.system.version import installed_version
 from tidybert.tasks.task import AnyTask
 from tidybert.tasks.text_task import TextTask
 from tidybert.training.linear_probe import LinearProbe, fit_probe
-
-# Which texts to label next: those the probe is unsure of, and different from each other.
-#
-# The margin of the two likeliest classes chooses candidates; greedy k-centre (Sener and Savarese
-# 2018, Active Learning for Convolutional Neural Networks, algorithm 1) then takes, one after
-# another, the candidate that is the farthest from all that are taken.
-
-CANDIDATES: Final = 4
-"""Candidates for each text that is asked for."""
-
-Floats = npt.NDArray[np.float32]
-
-
-def margins(probabilities: Floats) -> Floats:
-    """(N,) how much likelier the likeliest of C classes is than the next; (N, C) are given."""
-    top = np.partition(probabilities, -2, axis=1)[:, -2:]
-    difference: Floats = top[:, 1] - top[:, 0]
-    return difference
-
-
-def suggested(probabilities: Floats, directions: Floats, count: int) -> list[int]:
-    """Numbers of at most ``count`` texts to label, the most uncertain first, then by distance."""
-    candidates = np.argsort(margins(probabilities), kind="stable")[: CANDIDATES * count]
-    chosen: list[int] = []
-    # The cosine of each candidate with the nearest one that is taken.
-    cosines = np.full(len(candidates), -np.inf, dtype=np.float32)
-    for _ in range(min(count, len(candidates))):
-        at = int(cosines.argmin())
-        chosen.append(int(candidates[at]))
-        taken = directions[candidates[at]]
-        cosines = np.maximum(cosines, directions[candidates] @ taken)
-        cosines[at] = np.inf
-    return chosen
-
 
 # Out-of-fold probabilities: what a linear probe says of each text that it was not fitted to.
 #
@@ -74,6 +40,7 @@ FOLDS: Final = 5
 MOST_FITTED: Final = 32_768
 """Examples that one probe is fitted to: 48 MiB of vectors at a width of 384."""
 
+Floats = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
 
 
@@ -109,7 +76,7 @@ def out_of_fold(
         if not len(held_out):
             continue
         probe = fitted(task, vectors, features, np.flatnonzero(folds != fold))
-        found[held_out] = probabilities(probe, vectors[held_out])
+        found[held_out] = class_probabilities(probe, vectors[held_out])
         num_done += len(held_out)
         reporter.advance(num_done)
     return found
@@ -127,11 +94,6 @@ def fitted(
         len(task.names),
         task.summed_loss,
     )
-
-
-def probabilities(probe: LinearProbe, vectors: Floats) -> Any:
-    """(N, C) of vectors (N, H)."""
-    return softmax(vectors @ probe.weight.numpy().T + probe.bias.numpy())
 
 
 ALIKE: Final = 0.9
@@ -284,29 +246,28 @@ def suggestions(
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """At most ``count`` texts of the pool to label next; and how many are left out, and why."""
     known = {task.identity(one) for one in data.train}
-    new: dict[Any, int] = {}
-    num_labelled = 0
-    for at, one in enumerate(pool):
-        if task.identity(one) in known:
-            num_labelled += 1
-        else:
-            new.setdefault(task.identity(one), at)
-    fresh = list(new.values())
-    left_out = {"labelled": num_labelled, "repeated": len(pool) - len(fresh) - num_labelled}
-    if not fresh:
+    different = {task.identity(one): at for at, one in reversed([*enumerate(pool)])}
+    first = sorted(different.values())
+    labels = np.array([-1 + (task.identity(pool[at]) in known) for at in first], dtype=np.int64)
+    num_labelled = sum(task.identity(one) in known for one in pool)
+    num_fresh = int((labels < 0).sum())
+    left_out = {"labelled": num_labelled, "repeated": len(pool) - num_fresh - num_labelled}
+    if not num_fresh:
         return [], left_out
     features = first_features(data.train_features)
     compared = vectors.compared()
     probe = fitted(task, compared.train, features, np.arange(len(features)))
-    p = probabilities(probe, compared.pool[fresh])
+    p = class_probabilities(probe, compared.pool[first])
     unsure = margins(p)
+    drawn = [one.drawn for one in data.train if one.drawn is not None]
     found = [
         {
-            **_example(pool[fresh[at]]),
-            "likeliest": [task.names[each] for each in np.argsort(-p[at], kind="stable")[:2]],
-            "margin": float(unsure[at]),
+            **_example(pool[first[each.number]]),
+            "likeliest": [task.names[at] for at in np.argsort(-p[each.number], kind="stable")[:2]],
+            "margin": float(unsure[each.number]),
+            "drawn": each.drawn,
         }
-        for at in suggested(p, vectors.directions().pool[fresh], count)
+        for each in Pool(compared.pool[first]).next(labels, drawn, p, count)
     ]
     return found, left_out
 
@@ -376,7 +337,7 @@ class Findings:
         """Plain values for check.json, with the names of files and MODEL, in the shell's words."""
         return {
             "check_version": CHECK_VERSION,
-            "tidybert_version": version("tidybert"),
+            "tidybert_version": installed_version(),
             "task": self.report.task,
             "data": data,
             "dev": dev,

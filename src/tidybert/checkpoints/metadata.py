@@ -5,7 +5,6 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum, EnumType
-from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final, TypedDict
 
@@ -27,6 +26,7 @@ from tidybert.storage.model_files import (
 )
 from tidybert.storage.opening import is_plain_name, present
 from tidybert.system.terminal import warn_user
+from tidybert.system.version import installed_version
 
 # Labels as a program gave them, such as 3, True or Colour.RED, beside the names of files.
 #
@@ -231,7 +231,7 @@ class ModelMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             if path.is_file() and path.name != METADATA_FILE
         }
         sealed = replace(
-            self, files=files, sha256=_together(files), tidybert_version=version("tidybert")
+            self, files=files, sha256=_together(files), tidybert_version=installed_version()
         )
         atomic_write_text(Path(directory) / METADATA_FILE, sealed.to_json())
         return sealed

@@ -1,11 +1,11 @@
 """What sentence-transformers does with an encoder's states: pool, Dense layers, scale, cut.
 
-``sentence_reading`` finds it in a directory, ``sentence_writing`` writes it into one.  Source:
+``sentence_reading`` finds it in a directory, ``write_sentence_form`` writes it into one.  Source:
 the classes of sentence_transformers' modules.  B sequences, d numbers of a vector.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -164,6 +164,31 @@ class SentenceForm:
     def dimension(self, width: int) -> int:
         """The numbers of a vector before the cut, from those of the pooled states."""
         return self.dense[-1].linear.out_features if self.dense else width
+
+
+DENSE: Final = "dense"
+"""Begins the names of the weights of Dense modules after an encoder that is trained with them."""
+
+
+def dense_weights(form: SentenceForm) -> dict[str, Tensor]:
+    """The weights of a form's Dense modules by their names in a network."""
+    return nn.Sequential(*form.dense).state_dict(prefix=f"{DENSE}.")
+
+
+def with_weights(
+    form: SentenceForm, weights: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], SentenceForm]:
+    """The weights of a network without those of its Dense modules, and the form that has these."""
+    dense = tuple(
+        Dense(
+            weights[f"{DENSE}.{number}.linear.weight"],
+            weights.get(f"{DENSE}.{number}.linear.bias"),
+            each.activation_name,
+        )
+        for number, each in enumerate(form.dense)
+    )
+    rest = {name: each for name, each in weights.items() if not name.startswith(f"{DENSE}.")}
+    return rest, replace(form, dense=dense)
 
 
 # Write the files of sentence-transformers, in the form that every version reads.

@@ -34,11 +34,10 @@ from tidybert.system.signals import command_signals
 
 # The order of the help.
 _ORDER: Final = (
-    "quickstart", "label", "check", "finetune", "evaluate", "predict", "fill-mask",
-    "next-sentence", "embed", "index", "search", "mine", "duplicates", "build-corpus", "inspect",
-    "pretrain", "train-lm",
-    "generate", "score", "serve", "page", "train-vocab", "extend-vocab", "tokenize", "attention",
-    "similar", "info", "convert", "models", "download",
+    "quickstart", "topics", "label", "check", "finetune", "evaluate", "predict", "fill-mask",
+    "next-sentence", "embed", "index", "search", "mine", "duplicates", "build-corpus",
+    "inspect", "pretrain", "train-lm", "generate", "score", "serve", "page", "train-vocab",
+    "extend-vocab", "tokenize", "attention", "similar", "info", "convert", "models", "download",
 )  # fmt: skip
 app.registered_commands.sort(key=lambda each: _ORDER.index(str(each.name)))
 

@@ -17,20 +17,23 @@ from typing import Self
 
 from tidybert.data.corrections import COLUMN, correction_rows, csv_text
 from tidybert.errors import DataError, param
+from tidybert.files.columns import DRAWN
 from tidybert.files.label_rows import (
     COLUMNS,
     LABEL,
     LABELLED,
     PAIR,
+    STATUS,
     STATUSES,
     TEXT,
     text_columns,
     text_key,
+    wrong_status,
 )
 from tidybert.files.reading import ReadReport
 from tidybert.files.records import CellsRow, delimited_rows, guarded
-from tidybert.files.rows import Problem, count_of
-from tidybert.files.text_examples import canonical_label
+from tidybert.files.rows import Problem
+from tidybert.files.text_examples import canonical_label, plain_form
 from tidybert.files.text_lines import open_bytes
 from tidybert.storage.atomic_files import append_text, atomic_write_text
 from tidybert.storage.limits import DATA_JSON_BYTES
@@ -71,8 +74,8 @@ class LabelsFile:
 
     def __init__(self, path: Path, *, by: str, is_pair: bool, multi_label: bool) -> None:
         self.path, self._by, self._is_several = path, by, multi_label
-        self._is_pair = is_pair
-        self._names: list[str] = [*(PAIR if is_pair else TEXT), *COLUMNS]
+        self._texts = PAIR if is_pair else TEXT
+        self._names: list[str] = [*self._texts, *COLUMNS]
         self._separator, self._encoding = ",", "utf-8"
         #: What reading has found that the user should know.
         self.notes: list[str] = []
@@ -98,41 +101,34 @@ class LabelsFile:
 
         Raises DataError for a file of other columns, and for rows that cannot be read.
         """
-        self.notes, path = [], str(self.path)
-        seen, found = _state(self.path), []
+        self.notes, path, seen = [], str(self.path), _state(self.path)
+        report = ReadReport(path)
         with open_bytes(path) as stream:
-            report = ReadReport(path)
             rows = list(delimited_rows(stream, report, "csv"))
-        if not rows or isinstance(rows[0], Problem):
-            raise DataError(f"{path}: it is empty; remove it, or name another file")
-        names = [cell.strip() for cell in rows[0][1]]
-        texts = text_columns(names)
-        if len(texts) != len(PAIR if self._is_pair else TEXT) or not set(COLUMNS) <= set(names):
-            needed = ", ".join([*(PAIR if self._is_pair else TEXT), *COLUMNS])
+        names = [] if not rows or isinstance(rows[0], Problem) else [*map(str.strip, rows[0][1])]
+        texts, needed = text_columns(names), [*self._texts, *COLUMNS]
+        if not {*needed} <= {*names}:
             raise DataError(
-                f"{path}: not a file of labels that tidybert label wrote for these texts: it lacks "
-                f"some of the columns {needed}; give {param('out')} another name"
+                f"{path}: it lacks some of the columns {', '.join(needed)}, so it is no file of "
+                f"labels of these texts; give {param('out')} another name"
             )
-        shown = report.shown.get("encoding", "utf-8").split()[0]
-        if shown.startswith("utf-16"):
-            raise DataError(f"{path}: it was saved as UTF-16; save it as CSV UTF-8 in Excel")
-        self._names, self._encoding = names, shown
-        self._separator = report.options.separator("csv")
-        for at, row in enumerate(rows[1:], start=2):
-            is_whole = not isinstance(row, Problem) and len(row[1]) == len(names)
+        self._names, self._separator = names, report.options.separator("csv")
+        self._encoding = report.shown.get("encoding", "utf-8").split()[0]
+        if self._encoding.startswith("utf-16"):
+            raise DataError(f"{path}: it was saved as UTF-16; save it as CSV UTF-8")
+        found = []
+        for row in rows[1:]:
             line = row.row if isinstance(row, Problem) else row[0]
-            if not isinstance(row, Problem) and is_whole:
+            if not isinstance(row, Problem) and len(row[1]) == len(names):
                 found.append(self._answer(line, dict(zip(names, row[1], strict=True)), texts))
-            elif at == len(rows) and self._take_off(row):
+            elif row is rows[-1] and self._take_off(row):
                 self.notes.append(f"line {line} was cut off by a kill, and is taken off the file")
                 seen = _state(self.path)
             else:
-                said = (
-                    row.message
-                    if isinstance(row, Problem)
-                    else (f"{count_of(len(row[1]), 'cell')} where the header has {len(names)}")
-                )
+                width = f"{0 if isinstance(row, Problem) else len(row[1])} cells"
+                said = row.message if isinstance(row, Problem) else f"{width}, not {len(names)}"
                 raise DataError(f"{path}:{line}: {said}; mend that row")
+        # A file that cannot be read counts as changed until it can.
         self._seen = seen
         return found
 
@@ -144,48 +140,37 @@ class LabelsFile:
         if _state(self.path) is None:
             raise DataError(f"{self.path} is gone: put it back, or start tidybert label again")
         at = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        text = "" if self._ends_a_line() else "\n"
+        with open_bytes(str(self.path)) as stream:
+            stream.seek(-1, os.SEEK_END)
+            text = "" if stream.read(1) == b"\n" else "\n"
         for one in answers:
-            cells = dict(zip(PAIR if self._is_pair else TEXT, one.texts, strict=True))
-            cells |= dict(zip(COLUMNS, (
-                SEPARATOR.join(one.labels), one.status, one.drawn, one.row, self._by, at,
-            ), strict=True))  # fmt: skip
+            said = SEPARATOR.join(one.labels), one.status, one.drawn, one.row, self._by, at
+            cells = dict(zip((*self._texts, *COLUMNS), (*one.texts, *said), strict=True))
             text += self._line([guarded(cells.get(name, "")) for name in self._names])
         try:
             append_text(self.path, text, encoding=self._encoding, is_synced=True)
         except UnicodeEncodeError as error:
-            letter = text[error.start]
             raise DataError(
-                f"{self.path}: it was saved in {self._encoding}, which lacks {letter!r}: save it "
-                "as CSV UTF-8"
+                f"{self.path}: it was saved in {self._encoding}, which lacks "
+                f"{text[error.start]!r}: save it as CSV UTF-8"
             ) from None
         self._seen = _state(self.path)
 
     def _answer(self, line: int, cells: dict[str, str], texts: Sequence[int]) -> Answer:
-        said = cells[LABEL].strip()
+        said, status = cells[LABEL].strip(), cells[STATUS].strip()
         parts = said.split(SEPARATOR) if self._is_several else [said]
         labels = tuple(found for each in parts if (found := canonical_label(each)))
-        status = cells[COLUMNS[1]].strip()
-        if labels:
-            # Whoever fills in a cell of a spreadsheet changes no other.
-            status = LABELLED
-        elif status not in STATUSES or status == LABELLED:
-            raise DataError(
-                f"{self.path}:{line}: without a label, {COLUMNS[1]} is {status[:40]!r}; expected "
-                f"{', '.join(each for each in STATUSES if each != LABELLED)}"
-            )
+        if not labels and (status not in STATUSES or status == LABELLED):
+            raise DataError(f"{self.path}:{line}: {wrong_status(status)}")
+        # Whoever fills in a cell of a spreadsheet changes no other.
+        status = LABELLED if labels else status
         shown = tuple(cells[self._names[at]] for at in texts)
-        return Answer(shown, labels, status, cells[COLUMNS[2]].strip(), cells[COLUMNS[3]].strip())
+        return Answer(shown, labels, status, cells[DRAWN].strip(), cells["row"].strip())
 
     def _line(self, cells: Sequence[str]) -> str:
         file = io.StringIO()
         csv.writer(file, delimiter=self._separator, lineterminator="\n").writerow(cells)
         return file.getvalue()
-
-    def _ends_a_line(self) -> bool:
-        with open_bytes(str(self.path)) as stream:
-            stream.seek(-1, os.SEEK_END)
-            return stream.read(1) == b"\n"
 
     def _take_off(self, row: CellsRow | Problem) -> bool:
         """Cut off the last row, if a kill has cut it, and nothing else is in it.
@@ -235,11 +220,18 @@ class CorrectionsFile:
 
     def read(self) -> list[Answer]:
         """The rows that are filled in; raises DataError for a file that is no corrections."""
-        self._seen = _state(self.path)
-        self.rows = [cells for _, cells in correction_rows(str(self.path))]
+        seen = _state(self.path)
+        self.rows = []
+        for line, cells in correction_rows(str(self.path)):
+            # Spreadsheets write 2 as 2.0.
+            row = plain_form(cells["row"].strip()) or cells["row"]
+            if not row.isdecimal():
+                raise DataError(f"{self.path}:{line}: row is {row[:40]!r}, not a row's number")
+            self.rows.append({**cells, "row": row})
+        self._seen = seen
         labels = [canonical_label(one[COLUMN]) for one in self.rows]
         return [
-            Answer(_texts_of(one), (label,), LABELLED, "chosen", one["row"].strip())
+            Answer(_texts_of(one), (label,), LABELLED, "chosen", one["row"])
             for one, label in zip(self.rows, labels, strict=True)
             if label is not None
         ]
@@ -248,7 +240,7 @@ class CorrectionsFile:
         """Fill in the cells of answers; they are on the disk when this returns."""
         for answer in answers:
             for one in self.rows:
-                if (one["row"].strip(), _texts_of(one)) == (answer.row, answer.texts):
+                if (one["row"], _texts_of(one)) == (answer.row, answer.texts):
                     one[COLUMN] = "".join(answer.labels)
         atomic_write_text(self.path, csv_text(self.rows, list(self.rows[0])))
         self._seen = _state(self.path)

@@ -94,6 +94,28 @@ def grouped_split(
     return random_split(len(groups), fraction, seed, texts=_joined(groups, texts), labels=labels)
 
 
+def drawn_split(
+    drawn: Sequence[int],
+    fraction: float,
+    seed: int,
+    *,
+    texts: Sequence[Hashable],
+    labels: Sequence[Collection[str]],
+) -> tuple[Indices, Indices]:
+    """About ``fraction`` of all to evaluate on, only of those whose indices are ``drawn``.
+
+    Texts that occur twice are trained on, and so are the last examples of a label.
+    """
+    left = Counter(label for names in labels for label in names)
+    times, dev = Counter(texts), list[int]()
+    for at in np.random.default_rng(seed).permutation(drawn).tolist():
+        is_free = times[texts[at]] == 1 and all(left[label] > 1 for label in labels[at])
+        if is_free and len(dev) < round(fraction * len(labels)):
+            left.subtract(labels[at])
+            dev.append(at)
+    return _sides(len(labels), dev)
+
+
 def _joined(groups: Sequence[Hashable], texts: Sequence[Hashable]) -> list[int]:
     """One number for examples that a group or a text connects, however indirectly."""
     parent = list(range(len(groups)))

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from html import escape
-from importlib.metadata import version
 from threading import get_ident
 from typing import Any
 
@@ -25,6 +24,7 @@ from tidybert.reporting.drawing import Picture
 from tidybert.reporting.report_page import rendered
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.terminal import ShowsFacts, printable
+from tidybert.system.version import installed_version
 from tidybert.tokenization.tokenizer import Encoding, Span
 
 # How a result shows itself: one line, a table in a terminal, a table in a notebook, JSON.
@@ -90,7 +90,7 @@ class Shown(ShowsFacts):
         return rendered(
             "explanation.html.j2",
             title=table.title,
-            version=version("tidybert"),
+            version=installed_version(),
             texts=self.quoted,
             picture=self.plot().inline,
             table=Markup(table.html(with_title=False)),

@@ -73,6 +73,8 @@ _TOGETHER: Final = _KnownNames(
     frozenset(),
 )
 SHOWN_NAMES: Final = 20
+# How a text came to be labelled, in files of labels: "random" or "chosen".
+DRAWN: Final = "drawn"
 # Prodigy's column of what the annotator did with a row, and why those are no gold.
 VERDICT: Final = "answer"
 _REFUSED: Final = {"reject": "its annotator rejected it", "ignore": "its annotator ignored it"}
@@ -103,6 +105,8 @@ class Columns:
     """Whether a text is among the columns that examples keep."""
     verdict: Any = None
     """Where a row says whether it was accepted; None where no column may."""
+    drawn: Any = None
+    """Where a row says how its text came to be labelled; None where no column does."""
 
     def last(self) -> int:
         """The position of the rightmost column of rows of cells."""
@@ -112,7 +116,8 @@ class Columns:
     def direct(self) -> tuple[Any, Any] | None:
         """The places of the text and the label of rows that have nothing else, as most have."""
         text, label = self.places["text"], self.places.get("label", ())
-        is_all = len(self.places) == 2 and len(label) == 1 and self.verdict is None
+        others = self.verdict, self.drawn
+        is_all = len(self.places) == 2 and len(label) == 1 and others == (None, None)
         return (text[0], label[0]) if is_all else None
 
 
@@ -198,11 +203,16 @@ def find_columns(seen: Seen, report: ReadReport, *, first_object: int | None = N
     report.guessed += [role for role in ROLES if role in guesses]
     if options.label is not None and "label" not in places:
         report.notes.append(f"no column {param('label', options.label)}; read without labels")
-    verdict = None
-    if need_label and not report.reads_together and VERDICT in names:
-        verdict = VERDICT if first_object is not None else names.index(VERDICT)
-    verdict = None if verdict in chosen else verdict
-    return Columns(places, named, report.keep_columns == "all", verdict)
+
+    def other(name: str) -> Any:
+        """The place of a column that is no role; None where no row of labels has it."""
+        if not need_label or report.reads_together or name not in names:
+            return None
+        place = name if first_object is not None else names.index(name)
+        return None if place in chosen else place
+
+    keep_text = report.keep_columns == "all"
+    return Columns(places, named, keep_text, verdict=other(VERDICT), drawn=other(DRAWN))
 
 
 def _recorded(
@@ -463,6 +473,8 @@ def column_values(
     wanted: Sequence[str] = [key for each in columns.names.values() for key in each]
     if columns.verdict is not None:
         columns, wanted = replace(columns, verdict=VERDICT), [*wanted, VERDICT]
+    if columns.drawn is not None:
+        columns, wanted = replace(columns, drawn=DRAWN), [*wanted, DRAWN]
     if report.keep_columns:
         wanted = names
     _check_names(names, wanted, report)
@@ -580,6 +592,8 @@ def _values(
             for name, key in cells
             if _has(row, key) and (columns.keep_text or key != text)
         }
+    elif columns.drawn is not None and _has(row, columns.drawn):
+        others = {DRAWN: row[columns.drawn]}
     content = row[text]
     if isinstance(row, list) and _NULL_CELL in (content, text_pair, label):
         content, text_pair, label = (
@@ -589,8 +603,8 @@ def _values(
 
 
 def _has(row: Any, key: Any) -> bool:
-    """Rows of cells without a header may be shorter than the first."""
-    return not isinstance(row, list) or key < len(row)
+    """Rows of cells without a header may be shorter than the first; objects may lack a key."""
+    return key < len(row) if isinstance(row, list) else key in row
 
 
 def _check_names(names: Sequence[str], wanted: Sequence[str], report: ReadReport) -> None:

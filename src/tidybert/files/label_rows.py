@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
+from tidybert.files.columns import DRAWN
 from tidybert.files.reading import ReadReport
 from tidybert.files.records import CellsRow
 from tidybert.files.rows import Problem, count_of
@@ -16,16 +17,16 @@ TEXT: Final = ("text",)
 PAIR: Final = ("text_a", "text_b")
 LABEL: Final = "label"
 STATUS: Final = "label_status"
-DRAWN: Final = "drawn"
 COLUMNS: Final = (LABEL, STATUS, DRAWN, "row", "by", "at")
 """After the texts: its label, why there is none, how it came to be asked, its line, who and when.
 
 The last one may be cut off by a kill without harm."""
 LABELLED: Final = "labelled"
 NONE: Final = "none"
+SKIPPED: Final = "skipped"
+UNDONE: Final = "undone"
 STATUSES: Final = {
-    LABELLED: "labelled", NONE: "in none of the classes", "skipped": "skipped",
-    "undone": "taken back",
+    LABELLED: "labelled", NONE: "in none of the classes", SKIPPED: "skipped", UNDONE: "taken back"
 }  # fmt: skip
 """What the column says, and what a note says of texts without a label."""
 
@@ -41,6 +42,12 @@ def text_columns(names: Sequence[str]) -> list[int]:
 def text_key(texts: Sequence[str]) -> tuple[str, ...]:
     """What equal texts share, in whatever way a spreadsheet has written their white space."""
     return tuple(" ".join(each.split()) for each in texts)
+
+
+def wrong_status(said: str) -> str:
+    """What is wrong with the row of a text without a label, whose status is another."""
+    expected = ", ".join(each for each in STATUSES if each != LABELLED)
+    return f"without a label, {STATUS} is {said[:40]!r}; expected {expected}"
 
 
 def last_rows(
@@ -90,9 +97,7 @@ def last_rows(
         elif said in STATUSES and said != LABELLED:
             left_out[STATUSES[said]] += 1
         else:
-            expected = ", ".join(each for each in STATUSES if each != LABELLED)
-            message = f"without a label, {STATUS} is {said[:40]!r}; expected {expected}"
-            yield Problem(row[0], message)
+            yield Problem(row[0], wrong_status(said))
     if count > len(last):
         replaced = count_of(count - len(last), "row")
         report.notes.append(f"a file of labels: {replaced} replaced by later ones of the same text")

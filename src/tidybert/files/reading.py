@@ -195,6 +195,8 @@ class ReadReport:
     """The first of them, at most KEPT_PROBLEMS."""
     reasons: Counter[str] = field(default_factory=Counter)
     """How many rows have each reason; what comes after KEPT_REASONS of these is other."""
+    drawn: Counter[str] = field(default_factory=Counter)
+    """How many texts say that they were drawn at random, or chosen, to be labelled."""
     notes: list[str] = field(default_factory=list)
     """What else was found: blank lines, rows of another width, a first row taken for data."""
     shown: dict[str, str] = field(default_factory=dict)
@@ -251,6 +253,7 @@ class ReadReport:
             "left_out": self.num_problems,
             "reasons": dict(self.reasons.most_common()),
             "moved": len(self.moved),
+            "drawn": dict(self.drawn),
             "notes": self.lines(),
         }
         return {name: value for name, value in found.items() if value or name == "rows"}
@@ -289,6 +292,10 @@ class ReadReport:
         elif shown:
             lines.append(f"{self.path}: read as {self.format}{shown}")
         lines += [f"{self.path}: {note}" for note in self.notes]
+        if self.drawn:
+            random, chosen = self.drawn["random"], self.drawn["chosen"]
+            said = f"{random:,} labelled texts were drawn at random, {chosen:,} were chosen"
+            lines.append(f"{self.path}: {said}")
         if self.moved:
             lines.append(f"{self.path}: {moved_spans(self.moved)}")
         if self.num_problems:

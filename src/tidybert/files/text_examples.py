@@ -8,10 +8,10 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from tidybert.errors import LimitError, param
-from tidybert.files.columns import MISSING, LabelCells
+from tidybert.files.columns import DRAWN, MISSING, LabelCells
 from tidybert.files.rows import (
     finite_number,
     has_lone_surrogate,
@@ -27,7 +27,8 @@ class TextExample:
     """One text or pair of texts, its label where the file has one, and its 1-based line there.
 
     ``labels`` are those of a text that may have any number of them, read with ``multi_label``;
-    ``columns`` are the other columns of the row, read with ``keep_columns``.
+    ``columns`` are the other columns of the row, read with ``keep_columns``; without it those that
+    a file of labels has beside them.
     """
 
     text: str
@@ -36,6 +37,12 @@ class TextExample:
     row: int
     labels: tuple[str, ...] | None = None
     columns: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def drawn(self) -> Literal["random", "chosen"] | None:
+        """How it came to be labelled: at random, or chosen to teach a model; None if not known."""
+        found = self.columns and self.columns.get(DRAWN)
+        return found if found in ("random", "chosen") else None
 
 
 # Labels in one spelling, their order, and the labels of a text that may have any number of them.

@@ -87,6 +87,8 @@ def _examples(
             row = replace(row, label=name or row.label)
         if isinstance(row, TextExample) and not scores:
             _keep_labels(row, values[3], report)
+        if isinstance(row, TextExample) and row.drawn is not None:
+            report.drawn[row.drawn] += 1
         if isinstance(row, TextExample) and isinstance(values[3], LabelCells):
             never_true = set(values[3].cells) if never_true is None else never_true
             never_true.difference_update(row.labels or ())

@@ -36,7 +36,13 @@ from tidybert.system.reporter import Reporter
 from tidybert.tasks.task import SHOWN_LABELS, AnyTask, Task, weights_of
 from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.tasks.vectors.vector_examples import VectorExample
-from tidybert.tasks.vectors.vector_training import Imitation, TaughtVectors, of_scores, of_vectors
+from tidybert.tasks.vectors.vector_training import (
+    Imitation,
+    TaughtVectors,
+    of_places,
+    of_scores,
+    of_vectors,
+)
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fine_tuning import FineTuning, Loss
 from tidybert.training.linear_probe import ProbeLoss
@@ -58,6 +64,7 @@ class Taught:
         fingerprint: a hash of all that decides them.
         num_hidden_layers, metrics: the teacher's.
         remark: what a user should know of them, as sentences that begin with "; ".
+        encoder_fingerprint: as an index has it, of a teacher that gives vectors.
     """
 
     answers: Sequence[Floats]
@@ -66,6 +73,7 @@ class Taught:
     num_hidden_layers: int
     metrics: Mapping[str, Any]
     remark: str
+    encoder_fingerprint: str = ""
 
 
 def _vectors(opened: OpenedModel, examples: Sequence[VectorExample], max_seq_length: int) -> Taught:
@@ -92,6 +100,7 @@ def _vectors(opened: OpenedModel, examples: Sequence[VectorExample], max_seq_len
         embedder.encoder.config.num_hidden_layers,
         {} if opened.directory.metadata is None else opened.directory.metadata.metrics,
         remark,
+        embedder.fingerprint,
     )
 
 
@@ -136,6 +145,7 @@ class Supervision:
 
     teacher: what arguments.json records of the teacher; empty without one.
     encoder: the teacher's, where the student is to learn its states before its answers.
+    space: the width and the fingerprint of a teacher whose vectors become the student's own.
     """
 
     features: Sequence[Features]
@@ -143,6 +153,7 @@ class Supervision:
     summed_loss: ProbeLoss
     teacher: Mapping[str, Any]
     encoder: BertModel | None = None
+    space: tuple[int, str] | None = None
 
 
 def supervision_of(
@@ -163,7 +174,7 @@ def supervision_of(
     """
     if job.teacher is None:
         return Supervision(features, task.loss, task.summed_loss, {})
-    begin, encoder = time.perf_counter(), None
+    begin, encoder, space = time.perf_counter(), None, None
     if isinstance(task, SentenceVectors):
         asked = [*examples.train, *examples.unlabelled]
         other = OpenedModel(job.teacher, device=job.device, allow_pickle=job.allow_pickle)
@@ -175,8 +186,11 @@ def supervision_of(
             found = _vectors(other, asked, job.length)
         answers, remark, noun = found.answers, found.remark, "example"
         teacher, metrics, layers = found.fingerprint, found.metrics, found.num_hidden_layers
+        imitation = found.imitation
+        if task.loss_name == "leaf":
+            imitation, space = of_places, (answers[0].shape[1], found.encoder_fingerprint)
         loss: Any = TaughtVectors(
-            task.batch_loss, found.imitation, job.teacher_weight, task.scale, task.widths
+            task.batch_loss, imitation, job.teacher_weight, task.scale, task.widths
         )
         summed_loss = task.summed_loss
     else:
@@ -198,7 +212,7 @@ def supervision_of(
     recorded = {"run": str(job.teacher), "sha256": teacher, "num_hidden_layers": layers}
     if task.metric in metrics:
         recorded[task.metric] = metrics[task.metric]
-    return Supervision(features, loss, summed_loss, recorded, encoder)
+    return Supervision(features, loss, summed_loss, recorded, encoder, space)
 
 
 def learn_states(trainer: TrainingLoop[FineTuning], teacher: BertModel) -> None:

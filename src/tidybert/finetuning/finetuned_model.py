@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tidybert.checkpoints.example_kinds import KINDS, name_of
 from tidybert.checkpoints.metadata import ModelMetadata, stored_values
 from tidybert.checkpoints.model_directory import save_model_directory, write_model
+from tidybert.checkpoints.sentence_form import with_weights
 from tidybert.configuration import BertConfig
 from tidybert.errors import ConfigError, TrainingError, UsageError, param
 from tidybert.inference.forward import as_trained
@@ -307,24 +308,28 @@ def save(
     ``beside``: texts of further files, by name.
     """
     state = finished.model.state_dict()
-    save_model_directory(directory, model_state=state, beside=beside, **_parts(finished))
+    save_model_directory(directory, beside=beside, **_parts(finished, state))
 
 
 def write_weights(
     trained: FinetunedModel[Any], directory: Path, weights: Mapping[str, Tensor]
 ) -> None:
     """Write weights of a model in training as a MODEL, into a directory that nobody reads yet."""
-    write_model(directory, model_state=weights, **_parts(trained))
+    write_model(directory, **_parts(trained, weights))
 
 
-def _parts(finished: FinetunedModel[Any]) -> dict[str, Any]:
+def _parts(finished: FinetunedModel[Any], weights: Mapping[str, Tensor]) -> dict[str, Any]:
+    form = finished.task.sentence_form(finished.max_seq_length)
+    if form is not None:
+        weights, form = with_weights(form, weights)
     return {
+        "model_state": weights,
         "config": finished.config,
         "tokenizer": finished.tokenizer,
         "metadata": finished.metadata,
         "architecture": finished.task.architecture,
         "problem_type": finished.task.problem_type,
-        "sentence": finished.task.sentence_form(finished.max_seq_length),
+        "sentence": form,
     }
 
 

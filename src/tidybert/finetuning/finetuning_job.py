@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 SHARE_HELD_OUT: Final = 0.1
 FEWEST_TO_HOLD_OUT: Final = 1000
+FEWEST_DRAWN: Final = 20
+"""Texts drawn at random, among others that were chosen to be labelled, that are dev by themselves:
+fewer say next to nothing."""
 _MOST_SEEDS: Final = 1000
 _OF_SHELL: Final[Mapping[str, Any]] = {"log_to": None, "threads": None}
 
@@ -53,8 +56,8 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption, DescriptionsOption
     PANEL: ClassVar = "Training"
 
     dev_fraction: float | None = option(None, at_least=0, below=1, estimator=False, panel="Data")
-    """Fraction of --train to measure on where --dev is not given. If not set: 0.1 of 1,000 examples
-    and more, else 0."""
+    """Fraction of --train to measure on without --dev. If not set: texts drawn at random, else 0.1
+    of 1,000 examples and more."""
     corrections: str | Path | None = option(None, estimator=False, panel="Data")
     """``--corrections FILE``: CSV of tidybert check with right labels of --train, for classify."""
     max_seq_length: int | None = option(None)
@@ -162,12 +165,17 @@ class FinetuningJob(FinetuningOptions):
             return task_class(self.task, self.task_options)
         return type(self.task)
 
-    def share_held_out(self, num_examples: int) -> float:
-        """The share of ``train`` that is held out where there is no ``dev``."""
+    def share_held_out(self, num_examples: int, num_drawn: int = 0) -> float:
+        """The share of ``train`` that is held out where there is no ``dev``.
+
+        ``num_drawn`` examples were drawn at random to be labelled, and others were chosen.
+        """
         if self.dev is not None or not isinstance(self.task, str):
             return 0.0
         if self.dev_fraction is not None:
             return self.dev_fraction
+        if FEWEST_DRAWN <= num_drawn <= num_examples / 2:
+            return num_drawn / num_examples
         if self.has_trials:
             return SHARE_HELD_OUT
         return share_by_rule(num_examples, self.arguments)

@@ -434,12 +434,17 @@ def built_from(
     labels = None if new_head else _labels_of_head(pretrained, task, reporter)
     if isinstance(pretrained, FinetunedModel):
         network = task.build_model(config)
+        task.attach(network)
         has_head = labels is not None
         given = pretrained.model
         taken, given = (network, given) if has_head else (encoder_of(network), encoder_of(given))
-        taken.load_state_dict(given.state_dict())
+        # Encoders differ in a pooler, and in the Dense modules that vectors alone go through.
+        loaded = taken.load_state_dict(given.state_dict(), strict=has_head)
+        if loaded.missing_keys:
+            reporter.tell(f"new: {', '.join(loaded.missing_keys)}")
     else:
         network, report = pretrained.build(task.build_model, config=config, new_head=labels is None)
+        task.attach(network)
         reporter.tell(report.summary())
         has_head = labels is not None and not report.new
     if has_head and labels:

@@ -26,7 +26,7 @@ from tidybert.finetuning.finetuned_model import (
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.head_start import ProbeMemory, model_sources
 from tidybert.finetuning.train import train
-from tidybert.finetuning.training_examples import TrainingExamples, examples_of
+from tidybert.finetuning.training_examples import TrainingExamples, examples_of, share_of
 from tidybert.inference.loading import to_device
 from tidybert.modeling.heads import ARCHITECTURES, NEXT_SENTENCE
 from tidybert.options import declared, is_given, named
@@ -177,7 +177,7 @@ def run_finetuning(job: FinetuningJob, reporter: Reporter | None = None) -> Fine
         reporter.provenance(examples.provenance)
         if isinstance(job.task, str) and job.dev is None:
             # arguments.json repeats the share, whatever becomes of the data.
-            job = replace(job, dev_fraction=job.share_held_out(len(examples.labelled)))
+            job = replace(job, dev_fraction=share_of(job, examples.labelled))
         job, why = with_best_strategy(job, examples)
         if why is not None:
             reporter.tell(why)

@@ -47,6 +47,7 @@ from tidybert.system.reporter import Reporter
 from tidybert.system.terminal import warn_user
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.task import AnyTask
+from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.determinism import weights_drawn_with
 from tidybert.training.fine_tuning import CALIBRATED, freeze
@@ -184,6 +185,8 @@ def train(
     tokenizer = tokenizer.reading(special_tokens_in_text=True)
     begun = pretrained if isinstance(pretrained, ModelDirectory) else None
     task = task.begun_from(begun, job.arguments.pooling)
+    if isinstance(pretrained, FinetunedModel):
+        task = task.following(pretrained.task)
     # What is said of the model comes after what is said of the data, which the user knows.
     of_model: list[str] = []
     later = replace(reporter, note=of_model.append)
@@ -229,6 +232,9 @@ def train(
         one.example += len(data.train)
     features = [*data.train_features, *unlabelled]
     supervision = supervision_of(job, examples, task, tokenizer, features, reporter)
+    if supervision.space is not None and isinstance(task, SentenceVectors):
+        with weights_drawn_with(arguments.seed):
+            task = task.taught(network, *supervision.space)
     if not has_head:
         task.start(network, data.train_features)
     precision = decided(arguments.precision, device, config.hidden_size, reporter, before)
@@ -287,6 +293,8 @@ def train(
         **environment(device, job.model),
         "precision": computed.precision,
     }
+    if drawn := task.drawn_counts([*data.train, *data.held_out]):
+        record["drawn"] = drawn
     if supervision.teacher:
         record |= {"teacher": supervision.teacher, "num_unlabelled": len(examples.unlabelled)}
     if run is not None:

@@ -169,8 +169,9 @@ class OpenedModel:
         """The model with the head that predicts; raises WeightsError where it has none."""
         directory = self.directory
         metadata = read_finished(directory)
-        task = task_for(metadata)
+        task = task_for(metadata).completed(directory)
         network, lacking = self.network(task.build_model)
+        task.attach(network)
         if lacking:
             raise WeightsError(
                 f"{directory} has no {', '.join(lacking)}: it is not a fine-tuned model. Fine-tune "

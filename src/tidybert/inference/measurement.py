@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tidybert.data.splits import read_training_texts, text_hashes
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.reading import ReadOptions
@@ -77,6 +79,15 @@ def measure(
         if is_dev:
             warn(f"{file} chose the best weights in training, so these metrics flatter it")
         metrics |= _trained_on(predictor.directory, file, task, examples, warn)
+    if drawn := task.drawn_of(examples):
+        # Chosen texts are harder than new ones, or of other classes.
+        found = answers.metrics(np.array(drawn))
+        metrics |= {"num_chosen": len(examples) - len(drawn), "drawn_at_random": found}
+        warn(
+            f"{metrics['num_chosen']:,} of the {len(examples):,} examples of {file} were chosen to "
+            f"teach a model, so these metrics are not those of new texts: {task.metric} of the "
+            f"{len(drawn):,} drawn at random is {found[task.metric]:.4f}"
+        )
     if (remark := predictor.unknown.remark()) is not None:
         warn(remark)
     total = f"of {metrics['num_examples']:,} examples"

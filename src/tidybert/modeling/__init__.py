@@ -1,6 +1,5 @@
 """Tensors: the encoder over rows of tokens, and the heads on it."""
 
-from tidybert.modeling import modernbert_heads as _modernbert_heads  # noqa: F401
 from tidybert.modeling.bert import BertModel as BertModel
 from tidybert.modeling.bert import BertModelOutput as BertModelOutput
 from tidybert.modeling.heads import BertForMaskedLM as BertForMaskedLM

@@ -437,6 +437,35 @@ HEAD_PARTS: Final = tuple(dict.fromkeys(part for each in _HEADS for part in each
 """The layers of all heads."""
 
 
+# ModernBERT's heads on tokens read its dense layer's output, as those on sequences do.
+
+
+class _ReadsPooler(BertWithTokenHead):
+    """A head on tokens over an encoder with a pooler, which works token by token."""
+
+    def __init__(self, config: BertConfig, *given: Any) -> None:
+        super().__init__(config, *given)
+        self.bert = build_encoder(config, add_pooler=True)
+
+    def head_inputs(self, rows: Any, **named: Any) -> Tensor:
+        """The states (T, H), or (R, H), that the linear layer reads."""
+        assert self.bert.pooler is not None
+        hidden: Tensor = self.bert.pooler(self.bert(rows, **named).last_hidden_state)
+        return dropout(hidden, self.config.classifier_dropout_prob, self.training)
+
+    def exported(self, hidden: Tensor, pooled: Callable[[], Tensor]) -> dict[str, Tensor]:
+        assert self.bert.pooler is not None
+        return super().exported(self.bert.pooler(hidden), pooled)
+
+
+class ModernBertForTokenClassification(_ReadsPooler, BertForTokenClassification):
+    """Dropout and a linear layer on every token's dense layer."""
+
+
+class ModernBertForQuestionAnswering(_ReadsPooler, BertForQuestionAnswering):
+    """A start and an end logit from every token's dense layer."""
+
+
 def reorder_labels(model: nn.Module, order: Sequence[int]) -> None:
     """Reorder a classifier's outputs: the new output i is the old output ``order[i]``."""
     with torch.no_grad():

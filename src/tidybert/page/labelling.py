@@ -14,33 +14,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from tidybert.data.features import Features, example_features
 from tidybert.data.labels_file import SEPARATOR, Answer, CorrectionsFile, LabelsFile
-from tidybert.data.splits import folds_of
 from tidybert.errors import DataError, TidyBertError, in_shell
-from tidybert.files.label_rows import LABELLED, NONE, text_key
+from tidybert.files.label_rows import LABELLED, NONE, SKIPPED, UNDONE, text_key
 from tidybert.files.text_examples import TextExample, canonical_label
 from tidybert.finetuning.active_learning import Drawn, NextText, Pool
-from tidybert.inference.embedding import Embedder
-from tidybert.inference.zero_shot import class_texts, nameless
 from tidybert.metrics.bootstrap import proportion_interval
-from tidybert.metrics.text_scores import DEFAULT_THRESHOLD
+from tidybert.page.label_probe import Labelled, LabelProbe, Learned
 from tidybert.storage.limits import LABELS
 from tidybert.system.reporter import SILENT, Reporter
-from tidybert.tasks.answers import softmax
-from tidybert.tasks.classification import Classification
-from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.text_task import TextTask
-from tidybert.training.linear_probe import fit_probe, outputs_without
-
-Floats = npt.NDArray[np.float32]
 
 KEYS: Final = "123456789abcdefghijklmopqrtuvwxyz"
 """Of the first classes, in their order; 0, n and s have other meanings."""
-SKIPPED: Final = "skipped"
-UNDONE: Final = "undone"
 _AT_EACH_LABEL: Final = 0.3
 """Seconds: a probe that takes longer is fitted after every tenth label alone."""
 _IDLE: Final = 2.0
@@ -48,11 +35,7 @@ _IDLE: Final = 2.0
 _QUEUE: Final = 10
 _NEAR: Final = 8
 _NEAR_CHARACTERS: Final = 300
-_FEWEST_MEASURED: Final = 5
-_FOLDS: Final = 5
 _MOST_ERRORS: Final = 50
-_LENGTH: Final = 128
-"""Most tokens that the probe reads of a text, as fine-tuning does by default."""
 
 
 @dataclass(frozen=True)
@@ -85,26 +68,6 @@ class LabelSettings:
     opening: Mapping[str, Any] = field(default_factory=dict)
 
 
-Labelled = list[tuple[int, tuple[str, ...]]]
-"""Numbers of texts, and their labels."""
-
-
-@dataclass(frozen=True)
-class _Learned:
-    """A probe that was fitted to ``count`` labels: its classes, and (N, C) what it believes.
-
-    right, measured: of the random texts, by probes that did not see them.
-    """
-
-    task: TextTask
-    beliefs: Floats
-    count: int
-    penalty: float
-    of_name: Mapping[str, Floats]
-    right: int = 0
-    measured: int = 0
-
-
 class Labelling:
     """The texts, the answers so far, and what the page shows; any thread may call its methods.
 
@@ -127,7 +90,7 @@ class Labelling:
         self._number_of: dict[tuple[str, ...], int] = {}
         self.examples: list[TextExample] = []
         for one in examples:
-            key = self._key(str(one.row), _texts(one))
+            key = self._key(str(one.row), TextTask.shown(one))
             if key not in self._number_of:
                 self._number_of[key] = len(self.examples)
                 self.examples.append(one)
@@ -136,11 +99,10 @@ class Labelling:
         self._answers: dict[int, Answer] = {}
         #: What each action changed: the answers before it, by number.
         self._history: list[dict[int, Answer | None]] = []
-        self._vectors = np.empty((0, 0), dtype=np.float32)
-        self._near: Floats | None = None
-        self._of_name: dict[str, Floats] = {}
+        self._probe: LabelProbe | None = None
+        self._near = np.empty((0, 0), dtype=np.float32)
         self._pool = Pool(np.zeros((len(self.examples), 1), dtype=np.float32), settings.seed)
-        self._learned: _Learned | None = None
+        self._learned: Learned | None = None
         self._queue: list[NextText] = []
         self._current: NextText | None = None
         self._encoded: tuple[int, int] | None = (0, len(self.examples))
@@ -182,7 +144,7 @@ class Labelling:
             names = tuple(self._checked_labels(labels)) if status == LABELLED else ()
             numbers = list(dict.fromkeys((number, *also)))
             given = [
-                Answer(tuple(_texts(one)), names, status, self._drawn(at), str(one.row))
+                Answer(tuple(TextTask.shown(one)), names, status, self._drawn(at), str(one.row))
                 for at in numbers for one in [self._example(at)]
             ]  # fmt: skip
             self._store.add(given)
@@ -227,10 +189,10 @@ class Labelling:
             learned, said = self._learned, self._said
             self._said = ""
             accuracy = None
-            if learned is not None and learned.measured >= _FEWEST_MEASURED:
-                share = learned.right / learned.measured
-                interval = proportion_interval(share, learned.measured)
-                accuracy = {"low": interval.low, "high": interval.high, "count": learned.measured}
+            if learned is not None and (count := len(learned.measured)):
+                right = sum(one.correct == 1 for one in learned.measured)
+                interval = proportion_interval(right / count, count)
+                accuracy = {"low": interval.low, "high": interval.high, "count": count}
             random = sum(one.drawn == "random" for one in self._answers.values() if one.labels)
             return {
                 "file": self.settings.file, "out": self.settings.out, "encoding": self._encoded,
@@ -249,37 +211,43 @@ class Labelling:
     def errors(self) -> list[dict[str, Any]]:
         """Labelled texts of which probes that did not see them believe otherwise, surest first."""
         with self._lock:
-            learned, labelled = self._learned, self._labelled()
-        p = None if learned is None else self._held_out(learned, labelled, [])
-        if learned is None or p is None:
+            probe, learned, labelled = self._probe, self._learned, self._labelled()
+            drawn = [self._drawn(at) for at, _ in labelled]
+        known = set() if learned is None else {*learned.task.names}
+        if not all(known >= {*labels} for _, labels in labelled):
+            learned = None
+        judged = probe.judged(learned, labelled) if probe and learned else ()
+        if not judged:
             raise DataError("the model has learned from too few labels: label more texts first")
-        found: list[dict[str, Any]] = []
-        for (at, labels), each in zip(labelled, p, strict=True):
-            believed, probability = _believed(learned.task, each)
-            if set(believed) != set(labels):
-                found.append({
-                    "number": at, "texts": _texts(self.examples[at]), "labels": labels,
-                    "believed": believed, "probability": probability,
-                    "drawn": self._answers[at].drawn,
-                })  # fmt: skip
-        return sorted(found, key=lambda one: one["probability"], reverse=True)[:_MOST_ERRORS]
+        found = [(one, at, how) for one, (at, _), how in zip(judged, labelled, drawn, strict=True)]
+        wrong = sorted(
+            (each for each in found if each[0].correct != 1),
+            key=lambda each: -(each[0].confidence or 0),
+        )
+        return [
+            {"number": at, "text": one.text, "label": one.expected, "believed": one.predicted,
+             "probability": one.confidence, "drawn": how} for one, at, how in wrong[:_MOST_ERRORS]
+        ]  # fmt: skip
 
     def _item(self) -> dict[str, Any] | None:
         if self._current is None:
             return None
         number, one = self._current.number, self.examples[self._current.number]
-        learned, beliefs = self._learned, None
-        if learned is not None:
-            of_name = dict(zip(learned.task.names, learned.beliefs[number].tolist(), strict=True))
+        beliefs = None
+        if self._learned is not None:
+            of_name = self._learned.beliefs(number)
             beliefs = [of_name.get(name) for name in self.classes]
         given = self._answers.get(number)
         suspect = self.settings.suspects[number] if self.settings.suspects else None
         near = [
-            {"number": at, "texts": [each[:_NEAR_CHARACTERS] for each in _texts(self.examples[at])]}
+            {
+                "number": at,
+                "texts": [each[:_NEAR_CHARACTERS] for each in TextTask.shown(self.examples[at])],
+            }
             for at in self._nearest(number)
         ]
         return {
-            "number": number, "row": one.row, "texts": _texts(one), "near": near,
+            "number": number, "row": one.row, "texts": TextTask.shown(one), "near": near,
             "drawn": self._current.drawn, "labels": given.labels if given else [],
             "status": given.status if given else "", "beliefs": beliefs,
             "suspect": None if suspect is None else vars(suspect),
@@ -287,7 +255,7 @@ class Labelling:
 
     def _nearest(self, number: int) -> list[int]:
         """Texts that may be labelled with one at once; those to be drawn at random stay."""
-        if self._near is None:
+        if not len(self._near):
             return []
         cosines = self._near @ self._near[number]
         cosines[self._pool.is_kept] = -np.inf
@@ -389,10 +357,13 @@ class Labelling:
                 labels[at] = self.classes.index(one.labels[0])
         passed = [at for at, one in self._answers.items() if not one.labels]
         drawn = [self._drawn(at) for at, one in self._answers.items() if one.status != SKIPPED]
-        beliefs = None if self._learned is None else self._learned.beliefs
-        if self.settings.at_random or (beliefs is not None and beliefs.shape[1] < 2):
-            beliefs = None
-        self._queue = self._pool.next(labels, drawn, beliefs, _QUEUE, passed)
+        if self._current is not None and self._current.number not in self._answers:
+            # The text that is on the page stays there, and is asked already.
+            passed.append(self._current.number)
+            drawn.append(self._current.drawn)
+        learned = None if self.settings.at_random else self._learned
+        doubts = None if learned is None else learned.doubts
+        self._queue = self._pool.next(labels, drawn, doubts, _QUEUE, passed)
         if self.settings.at_random:
             self._queue = [NextText(one.number, "random") for one in self._queue]
 
@@ -420,71 +391,35 @@ class Labelling:
             self._encoded = None
 
     def _encode(self) -> None:
-        assert self.settings.model is not None
-        self._embedder = Embedder(
-            self.settings.model, normalize=False, max_seq_length=_LENGTH, **self.settings.opening
-        )
-
-        with self._progress(len(self.examples)) as shown:
+        given, total = self.settings, len(self.examples)
+        probe = LabelProbe(
+            self.examples, str(given.model), given.descriptions, multi_label=given.multi_label,
+            opening=given.opening,
+        )  # fmt: skip
+        with self._progress(total) as shown:
 
             def advance(done: int) -> None:
-                self._encoded = (done, len(self.examples))
+                self._encoded = (done, total)
                 shown.advance(done)
                 if self._ended:
                     raise SystemExit
 
-            vectors = self._vectors_of(self.examples, Reporter(advance=advance))
-        centred = vectors - vectors.mean(0)
+            probe.encode(advance)
+        centred = probe.vectors - probe.vectors.mean(0)
         lengths = np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
         with self._lock:
-            self._vectors, self._near, self._encoded = vectors, centred / lengths, None
-            self._pool = Pool(vectors, self.settings.seed)
-
-    def _vectors_of(self, examples: Sequence[TextExample], reporter: Reporter) -> Floats:
-        """(n, H); of pairs |u - v| and u v, side by side, as a check compares them."""
-
-        def encoded(texts: Sequence[str], reporter: Reporter) -> Floats:
-            found = [TextExample(text, None, None, 0) for text in texts]
-            length, tokenizer = self._embedder.max_seq_length, self._embedder.tokenizer
-            features = example_features(found, tokenizer, length, prompt=self._embedder.prompt)
-            return self._embedder.vectors(features, reporter)
-
-        u = encoded([one.text for one in examples], reporter)
-        if not examples or examples[0].text_pair is None:
-            return u
-        v = encoded([one.text_pair or "" for one in examples], Reporter())
-        return np.concatenate([np.abs(u - v), u * v], axis=1)
+            self._probe, self._near, self._encoded = probe, centred / lengths, None
+            self._pool = Pool(probe.vectors, given.seed)
 
     def _learn(self) -> None:
-        """Fit the probe to the labels so far, measure it, and choose what comes next."""
         with self._lock:
-            labelled, classes = self._labelled(), list(self.classes)
-            random = [one for one in labelled if self._answers[one[0]].drawn == "random"]
-        of_name = self._names_read(classes)
-        present = {label for _, labels in labelled for label in labels} | set(of_name)
-        names = [name for name in classes if name in present]
-        found = None
-        if len(names) > 1 or (self.settings.multi_label and names):
-            task = (MultiLabelClassification if self.settings.multi_label else Classification)(
-                names
-            )
-            states, features = self._taught(task, labelled, of_name)
-            probe = fit_probe(states, features, len(names), task.summed_loss)
-            outputs = self._vectors @ probe.weight.numpy().T + probe.bias.numpy()
-            beliefs = _probabilities(task, outputs)
-            found = _Learned(task, beliefs, len(labelled), probe.penalty, of_name)
-            taught = [one for one in labelled if one not in random]
-            p = self._held_out(found, random, taught)
-            if p is not None:
-                pairs = zip(p, random, strict=True)
-                right = sum({*_believed(task, each)[0]} == {*labels} for each, (_, labels) in pairs)
-                found = replace(found, right=right, measured=len(random))
+            probe, labelled, classes = self._probe, self._labelled(), list(self.classes)
+            random = {at for at, _ in labelled if self._drawn(at) == "random"}
+        assert probe is not None
+        learned = probe.learn(labelled, random, classes)
         with self._lock:
-            self._learned = found
+            self._learned = learned
             self._choose()
-            # The text that is on the page stays there.
-            now = self._current and self._current.number
-            self._queue = [one for one in self._queue if one.number != now]
 
     def _labelled(self) -> Labelled:
         """What a probe learns from; the lock is held."""
@@ -493,70 +428,3 @@ class Labelling:
             (at, one.labels) for at, one in self._answers.items()
             if one.labels or (several and one.status == NONE)
         ]  # fmt: skip
-
-    def _taught(
-        self, task: TextTask, labelled: Labelled, of_name: Mapping[str, Floats]
-    ) -> tuple[list[Floats], list[Features]]:
-        """The states and the features of texts, and of the names of classes, for a probe."""
-        rows = [self._vectors[at : at + 1] for at, _ in labelled]
-        labels = [each for _, each in labelled]
-        for name, found in of_name.items():
-            rows += np.split(found, len(found))
-            labels += [(name,)] * len(found)
-        empty = np.zeros(1, dtype=np.int32), np.zeros(1, dtype=np.uint8)
-        features = []
-        for number, each in enumerate(labels):
-            ids = tuple(sorted(task.label_ids[name] for name in each))
-            label = ids if self.settings.multi_label else ids[0]
-            features.append(Features(*empty, 1, example=number, label=label))
-        return rows, features
-
-    def _held_out(self, by: _Learned, measured: Labelled, taught: Labelled) -> Floats | None:
-        """(m, C) of texts by probes, in folds, that saw the other ones; None for too few."""
-        known = set(by.task.names)
-        if len(measured) < _FEWEST_MEASURED or not all(known >= {*each} for _, each in measured):
-            return None
-        texts = [tuple(_texts(self.examples[at])) for at, _ in measured]
-        folds = folds_of(texts, [each for _, each in measured], _FOLDS)
-        if len(np.unique(folds)) < 2:
-            return None
-        taught = [one for one in taught if known >= {*one[1]}]
-        states, features = self._taught(by.task, measured + taught, by.of_name)
-        more = np.full(len(states) - len(measured), -1)
-        outputs = outputs_without(
-            np.append(folds, more), states, features, len(known), by.task.summed_loss, by.penalty
-        )
-        return _probabilities(by.task, np.concatenate(outputs[: len(measured)]))
-
-    def _names_read(self, classes: Sequence[str]) -> dict[str, Floats]:
-        """The vectors of the texts that say what each class is, where something does."""
-        if self.examples[0].text_pair is not None:
-            return {}
-        for name in classes:
-            if name not in self._of_name:
-                described = {k: v for k, v in self.settings.descriptions.items() if k == name}
-                texts = [] if nameless([name]) else class_texts([name], described)[name]
-                examples = [TextExample(text, None, None, 0) for text in texts]
-                vectors = self._vectors_of(examples, Reporter()) if examples else None
-                nothing = np.empty((0, 0), dtype=np.float32)
-                self._of_name[name] = nothing if vectors is None else vectors
-        return {name: self._of_name[name] for name in classes if len(self._of_name[name])}
-
-
-def _texts(one: TextExample) -> list[str]:
-    return [one.text] if one.text_pair is None else [one.text, one.text_pair]
-
-
-def _probabilities(task: TextTask, outputs: Floats) -> Floats:
-    if isinstance(task, MultiLabelClassification):
-        return np.asarray(task.probabilities(outputs), np.float32)
-    return np.asarray(softmax(outputs), np.float32)
-
-
-def _believed(task: TextTask, p: Floats) -> tuple[list[str], float]:
-    """The classes that probabilities (C,) give a text, and how sure that is."""
-    if isinstance(task, MultiLabelClassification):
-        is_given = p >= DEFAULT_THRESHOLD
-        names = [task.names[at] for at in np.flatnonzero(is_given)]
-        return names, float(np.where(is_given, p, 1 - p).prod())
-    return [task.names[int(p.argmax())]], float(p.max())

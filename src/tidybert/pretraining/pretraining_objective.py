@@ -1,7 +1,7 @@
 """The objective of pre-training: a step takes the next instances of a stream that knows its place.
 
 A step's micro-batches add up to the mean over all that the step predicts, on all processes
-together.  objectives.py has the losses of masked words with next sentences, and of next tokens.
+together.  It has the losses of masked words with next sentences, and of next tokens.
 """
 
 import math

@@ -6,7 +6,6 @@ docs/trust.md names the keys. The page shows these contents and nothing else.
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +23,7 @@ from tidybert.metrics.calibration import (
 from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.metrics.text_scores import classification_metrics
 from tidybert.reporting.evaluation import Evaluation
+from tidybert.system.version import installed_version
 
 if TYPE_CHECKING:
     from tidybert.tasks.answers import Judgement, Search
@@ -297,7 +297,7 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
     of_scores, drawn = evaluation.of_scores, evaluation.intervals
     return {
         "report_version": REPORT_VERSION,
-        "tidybert_version": version("tidybert"),
+        "tidybert_version": installed_version(),
         "task": evaluation.task,
         "model": evaluation.model,
         "data": evaluation.data,
@@ -386,6 +386,13 @@ def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[s
             f"the model was trained on {known:,} of these {count:,} examples, so the figures "
             "flatter it"
         )
+    if chosen := evaluation.metrics.get("num_chosen"):
+        value = evaluation.metrics["drawn_at_random"][evaluation.metric]
+        notes.append(
+            f"{chosen:,} of these {count:,} examples were chosen to teach a model, so the figures "
+            f"are not those of new texts: {evaluation.metric} of the {count - chosen:,} drawn at "
+            f"random is {value:.4f}"
+        )
     if cut:
         notes.append(
             f"{cut:,} of {count:,} examples {evaluation.truncation}: the model saw only a part of "
@@ -407,8 +414,8 @@ def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[s
         notes.append(
             f"the intervals come from {drawn.num_resamples:,} resamples; then time ran out"
         )
-    chosen = metrics.get(evaluation.metric, {"baseline": None})
-    if chosen["baseline"] is not None and chosen["value"] <= chosen["baseline"]:
+    main = metrics.get(evaluation.metric, {"baseline": None})
+    if main["baseline"] is not None and main["value"] <= main["baseline"]:
         notes.append(
             f"{evaluation.metric} is not above that of the most frequent class, given to every "
             "example: the model has learned nothing that helps here"

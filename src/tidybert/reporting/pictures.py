@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Any, Final
 
 from markupsafe import Markup
@@ -227,3 +228,33 @@ def confusion(names: Sequence[str], matrix: Sequence[Sequence[int]]) -> Markup:
             *cells,
         ],
     ).inline
+
+
+_SHADES: Final = ("first", "second", "third", "fourth", "fifth", "sixth")
+
+
+def topic_map(contents: Entry) -> Markup:
+    """Texts as dots in the colours of their topics, and a topic's number in its middle."""
+    points, wide, high = contents["map"], 860.0, 560.0
+    x, y = ([each[name] for each in points] for name in ("x", "y"))
+    edges = {"left": 8.0, "right": 8.0, "top": 8.0, "bottom": 8.0}
+    frame = Frame(around(x, 0.02), around(y, 0.02), wide, high, **edges)
+    by_topic: dict[int, list[Entry]] = {}
+    for each in points:
+        by_topic.setdefault(each["topic"], []).append(each)
+    dots, numbers = [], []
+    for topic, own in sorted(by_topic.items()):
+        shade, name = _SHADES[topic % len(_SHADES)], contents["topics"][topic - 1]["name"]
+        for each in own:
+            dots.append(
+                element(
+                    '<circle cx="{}" cy="{}" r="3" class="topic {}" data-topic="{}">'
+                    "<title>{}</title></circle>",
+                    *(frame.at_x(each["x"]), frame.at_y(each["y"]), shade, topic),
+                    f"{topic} {name}: {each['text']}",
+                )
+            )
+        middle = (frame.at_x(median(e["x"] for e in own)), frame.at_y(median(e["y"] for e in own)))
+        numbers.append(text(str(topic), middle[0], middle[1] + 4, "halo", "middle"))
+    said = f"{len(points)} texts in {len(by_topic)} topics; texts that are alike are near."
+    return Picture("topics", "Map of the texts", said, wide, high, [*dots, *numbers]).inline

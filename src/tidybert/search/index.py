@@ -132,6 +132,8 @@ class Index(ShowsFacts):
         self.positions: Indices = np.flatnonzero(self._content.is_live)
         self._num_documents = len(np.unique(self._content.documents[self.positions]))
         self.embedder: Embedder | None = None
+        #: How the encoder of the queries pools.
+        self.query_pooling: str = self.settings["pooling"]
 
     @classmethod
     def open(
@@ -163,14 +165,17 @@ class Index(ShowsFacts):
 
     def embedder_of(self, opened: OpenedModel) -> Embedder:
         """What embeds queries, with the encoder that made the index; UsageError for another."""
-        embedder = Embedder.of(
-            opened,
-            pooling=self.settings["pooling"],
-            normalize=True,
-            max_seq_length=self.settings["max_seq_length"],
-            prompt_name=opened.form.query_prompt_name,
-        ).matching(self.settings["fingerprint"])
-        self.check_encoder(embedder.fingerprint, embedder.dimension)
+        own, metadata = self.settings, opened.directory.metadata
+        given: dict[str, Any] = {"prompt_name": opened.form.query_prompt_name, "normalize": True}
+        if metadata is not None and metadata.settings.get("teacher") == own["fingerprint"]:
+            # A student, which pools as it has learned to.
+            embedder = Embedder.of(opened, **given)
+            self.check_encoder(own["fingerprint"], embedder.dimension)
+        else:
+            given |= {name: own[name] for name in ("pooling", "max_seq_length")}
+            embedder = Embedder.of(opened, **given).matching(own["fingerprint"])
+            self.check_encoder(embedder.fingerprint, embedder.dimension)
+        self.query_pooling = embedder.pooling
         return embedder
 
     @property
@@ -207,7 +212,9 @@ class Index(ShowsFacts):
         if dimension != settings["dimension"]:
             raise UsageError(
                 f"{self.directory} has vectors of {settings['dimension']} numbers, and the model "
-                f"gives {dimension}: search with the model that made it, {settings['model']}"
+                f"gives {dimension}: search with the model that made it, {settings['model']}, or "
+                f"with a student, whose Dense gives {settings['dimension']}: tidybert finetune "
+                f"embed MODEL --teacher {settings['model']} --train TEXTS"
             )
         if fingerprint != settings["fingerprint"]:
             raise UsageError(

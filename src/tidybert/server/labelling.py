@@ -13,13 +13,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from pydantic import Field
 from starlette.responses import Response
 
 from tidybert.errors import TidyBertError, in_shell
+from tidybert.files.label_rows import LABELLED
 from tidybert.page.labelling import Labelling
 from tidybert.page.page_model import HEADERS, page_files
 from tidybert.server.answers import JsonAnswer, Refusal
@@ -113,15 +114,13 @@ async def _desk(request: Request) -> LabelDesk:
     return desk
 
 
-class AnswerBody(Body):
-    number: int
+class ActBody(Body):
+    """What an act is on: a text, and for an answer its labels and those that share them."""
+
+    number: int = -1
     labels: list[str] = Field(default=[], max_length=1000)
-    status: str = "labelled"
+    status: str = LABELLED
     also: list[int] = Field(default=[], max_length=1000)
-
-
-class TextBody(Body):
-    number: int
 
 
 router = APIRouter(route_class=CountedRoute, include_in_schema=False)
@@ -155,54 +154,29 @@ async def report(request: Request) -> Response:
     return Response(content, media_type="text/html; charset=utf-8", headers=headers)
 
 
-async def _done(desk: LabelDesk, act: Callable[[], Any] = lambda: None) -> JsonAnswer:
-    """Do something in a thread, because the disk may take a while, and show what is then."""
+@router.post("/label/{act}")
+async def act(
+    act: Literal["view", "answer", "back", "show", "errors", "train"],
+    body: ActBody,
+    desk: LabelDesk = Depends(_desk),
+) -> JsonAnswer:
+    """Do what a person asks for, and give all that the page then shows."""
+    labelling = desk.labelling
+    acts: dict[str, Callable[[], Any]] = {
+        "view": lambda: None,
+        "answer": lambda: labelling.answer(body.number, body.labels, body.status, body.also),
+        "back": labelling.back,
+        "show": lambda: labelling.show(body.number),
+        "errors": labelling.errors,
+        "train": desk.train,
+    }
 
     def work() -> dict[str, Any]:
         try:
-            found = act()
+            found = acts[act]()
         except TidyBertError as error:
             raise Refusal(422, in_shell(error.message)) from None
-        return {**desk.labelling.view(), "training": desk.training(), "errors": found}
+        return {**labelling.view(), "training": desk.training(), "errors": found}
 
+    # The disk may take a while.
     return JsonAnswer(await asyncio.to_thread(work))
-
-
-Desk: Any = Depends(_desk)
-
-
-@router.post("/label/view")
-async def view(desk: LabelDesk = Desk) -> JsonAnswer:
-    """All that the page shows."""
-    return await _done(desk)
-
-
-@router.post("/label/answer")
-async def answer(body: AnswerBody, desk: LabelDesk = Desk) -> JsonAnswer:
-    """Keep an answer."""
-    given = body.number, body.labels, body.status, body.also
-    return await _done(desk, lambda: desk.labelling.answer(*given))
-
-
-@router.post("/label/back")
-async def back(desk: LabelDesk = Desk) -> JsonAnswer:
-    """Take the last answer back."""
-    return await _done(desk, desk.labelling.back)
-
-
-@router.post("/label/show")
-async def show(body: TextBody, desk: LabelDesk = Desk) -> JsonAnswer:
-    """Ask a text again."""
-    return await _done(desk, lambda: desk.labelling.show(body.number))
-
-
-@router.post("/label/errors")
-async def errors(desk: LabelDesk = Desk) -> JsonAnswer:
-    """Where the model and the labels differ."""
-    return await _done(desk, desk.labelling.errors)
-
-
-@router.post("/label/train")
-async def train(desk: LabelDesk = Desk) -> JsonAnswer:
-    """Begin a training."""
-    return await _done(desk, desk.train)

@@ -19,7 +19,7 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, E, TrainingData
 from tidybert.data.features import Features
-from tidybert.data.splits import Indices, grouped_split, random_split
+from tidybert.data.splits import Indices, drawn_split, grouped_split, random_split
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param, suggestion
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.rows import count_of
@@ -146,6 +146,16 @@ class Task(ABC, Generic[E]):
         return ()
 
     @classmethod
+    def drawn_of(cls, examples: Sequence[E]) -> list[int]:
+        """Numbers of those drawn at random to be labelled, where others were chosen."""
+        return []
+
+    @classmethod
+    def drawn_counts(cls, examples: Sequence[E]) -> dict[str, Any]:
+        """What a RUN records of them; {} for none."""
+        return {}
+
+    @classmethod
     def hold_out(
         cls,
         examples: Sequence[E],
@@ -154,16 +164,14 @@ class Task(ABC, Generic[E]):
         groups: Sequence[Hashable] | None = None,
     ) -> tuple[list[E], list[E]]:
         """Examples to train on and to measure on, with no text, and no group, on both sides."""
-        if groups is None:
-            train, dev = cls.split(examples, fraction, seed)
+        texts = [cls.identity(one) for one in examples]
+        labels = [cls.classes_of(one) for one in examples]
+        if groups is not None:
+            train, dev = grouped_split(groups, fraction, seed, texts=texts, labels=labels)
+        elif drawn := cls.drawn_of(examples):
+            train, dev = drawn_split(drawn, fraction, seed, texts=texts, labels=labels)
         else:
-            train, dev = grouped_split(
-                groups,
-                fraction,
-                seed,
-                texts=[cls.identity(one) for one in examples],
-                labels=[cls.classes_of(one) for one in examples],
-            )
+            train, dev = cls.split(examples, fraction, seed)
         return [examples[number] for number in train], [examples[number] for number in dev]
 
     @classmethod
@@ -182,6 +190,22 @@ class Task(ABC, Generic[E]):
         ``pooling``: what the user asks for, if anything.
         """
         return self
+
+    @classmethod
+    def are_measured(cls, examples: Sequence[E]) -> bool:
+        """Whether examples like these say what is right, so that some can be held out."""
+        return True
+
+    def following(self, other: "AnyTask") -> Self:
+        """The same task with what it takes from that of a model in memory."""
+        return self
+
+    def completed(self, directory: ModelDirectory) -> Self:
+        """The same task with what a finished RUN has of it beside the weights."""
+        return self
+
+    def attach(self, network: nn.Module) -> None:
+        """Add to a network what the task puts after its model."""
 
     def sentence_form(self, max_seq_length: int) -> SentenceForm | None:
         """What sentence-transformers does with the states of a RUN; None where it has no use."""

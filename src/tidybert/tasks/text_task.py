@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tidybert.checkpoints.example_kinds import PAIR, TEXT, TEXT_OR_PAIR, ExampleKind
 from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.data.checks import (
+    SHOWN,
     DataReport,
     TrainingData,
     check_joined,
@@ -19,6 +20,7 @@ from tidybert.data.checks import (
     check_leaks,
     check_lengths,
     check_repetition,
+    listed,
     short,
     warn_of_empty,
 )
@@ -117,6 +119,11 @@ class TextTask(Task[TextExample]):
         return stratified_split(labels, fraction, seed, texts=texts)
 
     @classmethod
+    def drawn_of(cls, examples: Sequence[TextExample]) -> list[int]:
+        drawn = [at for at, one in enumerate(examples) if one.drawn == "random"]
+        return drawn if any(one.drawn == "chosen" for one in examples) else []
+
+    @classmethod
     def names_in(cls, head: HeadDescription) -> tuple[str, ...] | None:
         return head.label_names or _UNNAMED
 
@@ -129,8 +136,21 @@ class TextTask(Task[TextExample]):
         long = self.long_texts
         return long_features(examples, tokenizer, max_seq_length, long.mode, long.doc_stride)
 
+    @classmethod
+    def drawn_counts(cls, examples: Sequence[TextExample]) -> dict[str, Any]:
+        """How many were drawn at random and chosen, and the labels of the former; {} for none."""
+        drawn = cls.drawn_of(examples)
+        labels = Counter(name for at in drawn for name in cls.classes_of(examples[at]))
+        counts = {"random": len(drawn), "chosen": len(examples) - len(drawn)}
+        return {**counts, "labels": dict(labels.most_common())} if drawn else {}
+
     def examine(self, data: TrainingData[TextExample], report: DataReport) -> None:
         self.examine_labels(data, report)
+        if found := self.drawn_counts([*data.train, *data.held_out]):
+            report.facts.append(
+                f"{found['random']:,} texts were drawn at random, {found['chosen']:,} chosen to be "
+                f"labelled; labels of the former, as of new texts: {listed(found['labels'], SHOWN)}"
+            )
         warn_of_empty(report, data, _is_empty, noun="text")
         check_repetition(report, data, self.identity, self.answer_key, noun="text", label="label")
         check_leaks(report, data, self.identity, noun="text")
@@ -154,6 +174,9 @@ class TextTask(Task[TextExample]):
             )
         check_labels(report, counts, in_dev, "labels", remedy=LONE_ADVICE)
         check_joined(report, counts, are_several=False)
+        # What was chosen to be labelled says nothing of how frequent a class is.
+        drawn = self.drawn_counts([*data.train, *data.held_out]).get("labels")
+        counts = Counter(drawn or counts)
         (common, most), (rare, least) = counts.most_common()[0], counts.most_common()[-1]
         if most >= IMBALANCE_RATIO * least:
             report.warnings.append(

@@ -6,8 +6,8 @@
 
 The loop knows no task: objective.py says what it is handed.  Everything random follows from (seed,
 step, process), and a checkpoint has the place in the data, so a resumed run ends with the same
-bits.  figures.py reads what a step found, divergence.py stops a run whose loss is not finite, and
-run_record.py has what is on disk.
+bits.  figures.py reads what a step found, and stops a run whose loss is not finite; run_record.py
+has what is on disk.
 """
 
 import signal

@@ -488,7 +488,7 @@ class Inspect(flags.JsonFlag, Options):
 
 
 def _print_instance(shown: dict[str, Any]) -> None:
-    """An instance of described_instance.py: segments, and a row for each prediction."""
+    """An instance in plain values: segments, and a row for each prediction."""
     where = f"{shown['part']}, {shown['objective']}, " if "corpus" in shown else ""
     print_line(
         f"instance {shown['index']:,} of epoch {shown['epoch']} ({where}seed {shown['seed']}), "

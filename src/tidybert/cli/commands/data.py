@@ -149,7 +149,7 @@ def _print(found: "Findings") -> None:
     if found.leaked is not None:
         _show("dev texts like a training text", found.leaked, columns)
     if found.suggestions is not None:
-        columns = {"row": ",", "likeliest": "", "text": ""}
+        columns = {"row": ",", "drawn": "", "likeliest": "", "text": ""}
         _show("texts to label next", found.suggestions, columns)
     if found.passed_over is not None and any(found.passed_over.values()):
         labelled, repeated = found.passed_over["labelled"], found.passed_over["repeated"]
@@ -161,6 +161,7 @@ _CELLS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "row": lambda one: one["row"],
     "label": lambda one: one["label"],
     "probe says": lambda one: one["suggested"],
+    "drawn": lambda one: one["drawn"],
     "likeliest": lambda one: " or ".join(one["likeliest"]),
     "class": lambda one: one["classes"][0],
     "other class": lambda one: one["classes"][1],
@@ -208,11 +209,11 @@ class Duplicates(flags.FileArgument, flags.ExamplesFlags):
     read: ReadOptions
 
     def run(self) -> None:
-        from tidybert.checking import near_duplicates
         from tidybert.data.corrections import csv_text
         from tidybert.data.features import example_features
         from tidybert.files.reading import ReadReport
         from tidybert.files.text_files import read_examples
+        from tidybert.inference import near_duplicates
         from tidybert.inference.embedding import Embedder
         from tidybert.storage.atomic_files import atomic_write_text
 
@@ -244,6 +245,78 @@ class Duplicates(flags.FileArgument, flags.ExamplesFlags):
             f"{len(grouped):,} of {len(examples):,} texts are in {groups:,} groups; "
             f"{clock(time.monotonic() - begun)}"
         )
+
+
+@command("topics", "out", "topics", "model", "keywords", "text", "format", "json")
+class TopicsCommand(flags.FileArgument, flags.ExamplesFlags, flags.JsonFlag):
+    """Find what topics are in texts without labels; draw a page, and write CSVs to go on with.
+
+    The same command with another --topics cuts the same tree and reads no text a second time.
+    """
+
+    PANEL: ClassVar = "Other options"
+
+    model: str = DEFAULT_MODEL
+    """``--model MODEL``: Model whose encoder reads the texts."""
+    out: Path
+    """``--out DIR``: Directory for topics.html, topics.csv and assigned.csv; of the same texts, it
+    may be there already."""
+    topics: int | None = option(None, at_least=2)
+    """``--topics N``: Number of topics. If not set: as many as the texts show."""
+    keywords: int | None = option(None, at_least=1)
+    """``--keywords N``: Also write into assigned.csv the N words that say what a text is about."""
+    read: ReadOptions
+
+    def run(self) -> None:
+        from tidybert.data.features import example_features
+        from tidybert.files.reading import ReadReport
+        from tidybert.files.text_files import read_examples
+        from tidybert.inference.embedding import Embedder
+        from tidybert.storage.output_lock import output_lock
+        from tidybert.unlabelled.topic_tree import TopicTree
+        from tidybert.unlabelled.topics import Topics, check_topics_directory, kept_tree
+
+        with output_lock(self.out):
+            check_topics_directory(self.out)
+            report = ReadReport()
+            rows: Any = {"need_label": False, "skip_bad_rows": self.skip_bad_rows}
+            examples = list(read_examples(self.file, self.read, report=report, **rows))
+            if any(one.text_pair is not None for one in examples):
+                raise UsageError(f"{self.file} has pairs of texts: name one column with --text")
+            embedder = Embedder(self.model, device=self.device, allow_pickle=self.allow_pickle)
+            begun, cut = time.monotonic(), 0
+            texts, lines = zip(*((one.text, one.row) for one in examples), strict=True)
+            tree = kept_tree(self.out, embedder, texts)
+            if tree is None:
+                features = example_features(examples, embedder.tokenizer, embedder.max_seq_length)
+                cut = sum(one.truncated for one in features)
+                with shown_texts("encoding", len(texts)) as reporter:
+                    vectors = embedder.vectors(features, reporter)
+                with shown_texts("comparing", len(texts)) as reporter:
+                    tree = TopicTree.of(vectors, reporter)
+            found = Topics(embedder, texts, lines, tree, self.topics)
+            keywords: list[list[str]] = []
+            if self.keywords is not None:
+                with shown_texts("keywords") as reporter:
+                    keywords = found.keywords(self.keywords, reporter)
+            page = found.save(self.out, self.file, keywords)
+        if self.json:
+            print_json(found.contents(self.file))
+        else:
+            columns = {"topic": ",", "texts": ",", "name": "", "words": ""}
+            print_table(
+                columns,
+                [
+                    (one["topic"], one["size"], one["name"], ", ".join(one["words"]))
+                    for one in found.topics
+                ],
+            )
+        were_cut = f"texts were cut to {embedder.max_seq_length} tokens"
+        note_reading(report, cut, len(texts), were_cut, embedder)
+        note(f"{len(texts):,} texts, {found.number:,} topics; {clock(time.monotonic() - begun)}")
+        named = str(self.out / "topics.csv")
+        words = ["tidybert", "predict", self.model, self.file, "--descriptions", named]
+        note(f"page: {page}", f"name the topics in {named}; next: {shlex.join(words)}")
 
 
 @command(

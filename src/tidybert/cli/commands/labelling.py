@@ -1,15 +1,13 @@
 """``tidybert label``: the page on which a person labels texts, or corrects labels."""
 
-import webbrowser
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from threading import Thread
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidybert.catalog import DEFAULT_MODEL
 from tidybert.cli import flags
-from tidybert.cli.commands.serving import server_process
+from tidybert.cli.commands.serving import server_process, show_page
 from tidybert.cli.flags import command
 from tidybert.cli.output import note
 from tidybert.cli.progress import shown_texts
@@ -18,6 +16,9 @@ from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.options import option
 from tidybert.server.settings import ServerSettings
 from tidybert.tasks.task_options import DescriptionsOption
+
+if TYPE_CHECKING:
+    from tidybert.page.labelling import Labelling
 
 
 @command(
@@ -62,42 +63,32 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
             raise UsageError("give one of --out labels.csv and --corrections corrections.csv")
         if self.out is not None and self.out.suffix != ".csv":
             raise UsageError(f"--out {self.out}: labels are a CSV; give a name that ends in .csv")
-        if self.corrections is not None:
-            for flag in ("labels", "descriptions", "multi_label", "at_random"):
-                if getattr(self, flag):
-                    raise UsageError(
-                        f"--{flag.replace('_', '-')} does not go with --corrections, whose classes "
-                        "are those of FILE"
-                    )
+        for flag in ("labels", "descriptions", "multi_label", "at_random", "name"):
+            if self.corrections is not None and getattr(self, flag):
+                shown = f"--{flag.replace('_', '-')}"
+                raise UsageError(
+                    f"{shown} does not go with --corrections, whose classes are FILE's"
+                )
         process = server_process("label")
         from tidybert.server.labelling import LabelDesk, label_app
 
         with ExitStack() as stack:
             labelling = self._opened(stack)
-            labelling.start()
             desk = LabelDesk(labelling, None if self.out is None else self._training)
             stack.callback(desk.close)
+            labelling.start()
             view = labelling.view()
-            note(
-                f"{view['left']:,} texts to ask, {view['labelled']:,} labelled; "
-                f"equal texts are asked once: {view['equal']:,} are left out"
-            )
-
-            def listening(address: str) -> None:
-                note(f"the page is at {address}; each answer is in {labelling.settings.out}")
-                if not self.no_browser:
-                    Thread(target=webbrowser.open, args=[address], daemon=True).start()
-
-            settings = ServerSettings(port=self.port, device="cpu")
+            equal = f"; {view['equal']:,} equal ones are not asked" if view["equal"] else ""
+            note(f"{view['left']:,} texts to ask, {view['labelled']:,} labelled{equal}")
             process.serve(
-                settings,
+                ServerSettings(port=self.port, device="cpu"),
                 lambda _line: None,
                 log_requests=False,
-                listening=listening,
+                listening=partial(show_page, self.no_browser),
                 app=lambda engine: label_app(desk, engine),
             )
 
-    def _opened(self, stack: ExitStack) -> Any:
+    def _opened(self, stack: ExitStack) -> "Labelling":
         """The labelling; its file is locked as long as the stack is open."""
         from tidybert.data.labels_file import CorrectionsFile, LabelsFile
         from tidybert.files.text_examples import TextExample, label_names
@@ -105,47 +96,39 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
         from tidybert.inference.zero_shot import read_descriptions
         from tidybert.page.labelling import Labelling, LabelSettings, Suspect
 
-        report = ReadReport()
-        corrects = self.corrections is not None
-        examples = list(read_examples(
-            self.file, self.read, need_label=corrects, skip_bad_rows=self.skip_bad_rows,
-            report=report,
-        ))  # fmt: skip
+        report, corrects = ReadReport(), self.corrections is not None
+        rows: Any = {"skip_bad_rows": self.skip_bad_rows, "report": report}
+        examples = list(read_examples(self.file, self.read, need_label=corrects, **rows))
         note(*report.lines(in_shell))
-        store: CorrectionsFile | LabelsFile
         if self.corrections is not None:
-            store = stack.enter_context(CorrectionsFile.opened(self.corrections))
+            found = stack.enter_context(CorrectionsFile.opened(self.corrections))
+            if not found.rows:
+                raise DataError(f"{self.corrections}: it has no row to correct")
+            suspects = [
+                Suspect(one.get("label", ""), one.get("suggested", ""), one.get("why", ""))
+                for one in found.rows
+            ]
             settings = LabelSettings(
                 file=self.file, out=str(self.corrections), model=None,
-                classes=label_names(examples),
-                suspects=[
-                    Suspect(one.get("label", ""), one.get("suggested", ""), one.get("why", ""))
-                    for one in store.rows
-                ],
+                classes=label_names(examples), suspects=suspects,
             )  # fmt: skip
-            if not store.rows:
-                raise DataError(f"{self.corrections}: it has no row to correct")
-            examples = [
+            asked = [
                 TextExample(one["text"], one.get("text_pair") or None, None, int(one["row"]))
-                for one in store.rows
+                for one in found.rows
             ]
-            return Labelling(examples, store, settings)
+            return Labelling(asked, found, settings)
         assert self.out is not None
         if any(one.label is not None for one in examples):
-            note(
-                f"{self.file} has labels already, which the page does not read; tidybert check "
-                "finds those that may be wrong"
-            )
-        is_pair = examples[0].text_pair is not None
-        how: Any = {"by": self.name, "is_pair": is_pair, "multi_label": self.multi_label}
-        store = stack.enter_context(LabelsFile.opened(self.out, **how))
+            note(f"{self.file} has labels, which the page does not read: tidybert check does")
+        how: Any = {"is_pair": examples[0].text_pair is not None, "multi_label": self.multi_label}
+        store = stack.enter_context(LabelsFile.opened(self.out, by=self.name, **how))
         described = read_descriptions(self.descriptions) if self.descriptions else {}
         names = [each.strip() for each in (self.labels or "").split(",") if each.strip()]
-        opening = {"device": self.device, "allow_pickle": self.allow_pickle}
         settings = LabelSettings(
             file=self.file, out=str(self.out), model=self.model,
             classes=list(dict.fromkeys([*names, *described])), descriptions=described,
-            multi_label=self.multi_label, at_random=self.at_random, seed=self.seed, opening=opening,
+            multi_label=self.multi_label, at_random=self.at_random, seed=self.seed,
+            opening={"device": self.device, "allow_pickle": self.allow_pickle},
         )  # fmt: skip
         return Labelling(examples, store, settings, partial(shown_texts, "encoding"))
 

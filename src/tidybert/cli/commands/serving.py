@@ -4,6 +4,7 @@ import threading
 import webbrowser
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar, Final
@@ -18,6 +19,7 @@ from tidybert.options import option
 from tidybert.server.settings import KEYS_VARIABLE, ServerSettings, api_keys
 from tidybert.storage.model_files import METADATA_FILE
 from tidybert.system.cores import prepare_short_answers
+from tidybert.system.version import extra_of
 
 # What tidybert quickstart writes.
 _QUICKSTART: Final = "tidybert-quickstart"
@@ -80,14 +82,16 @@ class Page(flags.ThreadsFlag, flags.PickleFlag):
             device="cpu",
             allow_pickle=self.allow_pickle,
         )
+        show = partial(show_page, self.no_browser)
+        process.serve(settings, note, log_requests=False, listening=show)
 
-        def listening(address: str) -> None:
-            note(f"the page is at {address}")
-            if not self.no_browser:
-                # A browser in a terminal would wait for its end.
-                threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
 
-        process.serve(settings, note, log_requests=False, listening=listening)
+def show_page(no_browser: bool, address: str) -> None:
+    """Say where a page is, and open a browser on it."""
+    note(f"the page is at {address}")
+    if not no_browser:
+        # A browser in a terminal would wait for its end.
+        threading.Thread(target=webbrowser.open, args=[address], daemon=True).start()
 
 
 def _last_of(path: str) -> str:
@@ -103,7 +107,7 @@ def server_process(command: str) -> ModuleType:
         from tidybert.server import process
     except ModuleNotFoundError as error:
         raise UsageError(
-            f"tidybert {command} needs the package {error.name}: pip install 'tidybert[server]'"
+            f"tidybert {command} needs the package {error.name}: pip install '{extra_of('server')}'"
         ) from None
     return process
 

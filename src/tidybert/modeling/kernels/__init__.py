@@ -1,1 +1,1 @@
-"""Fast bodies of the model's functions; a test holds each equal to a plain one (plain.py)."""
+"""Fast bodies of the model's functions; a test holds each equal to a plain one."""

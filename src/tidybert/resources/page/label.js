@@ -194,8 +194,8 @@ function many(item) {
 
 function errors() {
   const rows = differing.map((each) => el("li", {},
-    el("p", { dir: "auto" }, each.texts.join(" / ").slice(0, 400)),
-    el("p", { class: "quiet" }, `Labelled ${each.labels.join(", ") || "none"}; the model believes ${each.believed.join(", ") || "none"} (${share(each.probability)})${each.drawn === "random" ? "; drawn at random" : ""}`),
+    el("p", { dir: "auto" }, each.text.slice(0, 400)),
+    el("p", { class: "quiet" }, `Labelled ${each.label}; the model believes ${each.believed} (${share(each.probability)})${each.drawn === "random" ? "; drawn at random" : ""}`),
     button(`again-${each.number}`, "Ask again", "", () => { panel = null; act("show", { number: each.number }); document.getElementById("text").focus(); })));
   return card("Where the model and the labels differ",
     el("p", { class: "quiet" }, "Models that did not see the label disagree with it, the surest first. The label may be wrong, or the text hard."),

@@ -16,6 +16,11 @@ function addFilter(target, items, label) {
     for (const item of items) {
       item.hidden = !item.textContent.toLocaleLowerCase().includes(word);
     }
+    // The map of topics shows which of them are left.
+    for (const dot of document.querySelectorAll("[data-topic]")) {
+      const topic = document.getElementById(`topic-${dot.dataset.topic}`);
+      dot.classList.toggle("away", topic.hidden);
+    }
   });
   target.before(box);
 }

@@ -110,7 +110,7 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
         queries,
         truncate=body.truncate,
         normalize=True,
-        pooling=index.settings["pooling"],
+        pooling=index.query_pooling,
         prompt_name=asked.model.form.query_prompt_name,
     )
     search = partial(

@@ -4,6 +4,7 @@ Each text is a sequence of its own, and its vector is the mean, or another pooli
 last states.  The columns of the examples choose the loss.
 """
 
+import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from tidybert.checkpoints.example_kinds import TEXT
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
-from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
+from tidybert.checkpoints.sentence_form import DENSE, IDENTITY, POOLINGS, Dense, SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
@@ -31,7 +32,7 @@ from tidybert.modeling.kernels.transfer import to_device
 from tidybert.modeling.rows import pooled
 from tidybert.tasks.answer import Embedded
 from tidybert.tasks.answers import Answers, Outputs
-from tidybert.tasks.task import Task
+from tidybert.tasks.task import AnyTask, Task
 from tidybert.tasks.task_options import VectorOptions
 from tidybert.tasks.vectors import losses
 from tidybert.tasks.vectors.vector_answers import answers_of
@@ -52,8 +53,12 @@ from tidybert.training.fine_tuning import FineTuning, Loss
 from tidybert.training.training_arguments import TrainingArguments
 
 _QUERY, _DOCUMENT = "query", "document"
-_METRIC_OF: Mapping[Form, str] = {"pairs": "ndcg_at_10", "scores": "spearman", "labels": "map"}
-_LOSS_OF: Mapping[Form, str] = {"pairs": "infonce", "scores": "cosent", "labels": "supcon"}
+_METRIC_OF: Mapping[Form, str] = {
+    "pairs": "ndcg_at_10", "scores": "spearman", "labels": "map", "texts": "ndcg_at_10",
+}  # fmt: skip
+_LOSS_OF: Mapping[Form, str] = {
+    "pairs": "infonce", "scores": "cosent", "labels": "supcon", "texts": "leaf",
+}  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -62,13 +67,16 @@ class SentenceVectors(Task[VectorExample]):
 
     Args:
         form: what the examples of the training hold, which chooses the metric.
-        loss_name: infonce, cosent or supcon; None where nothing is trained.
+        loss_name: infonce, cosent, supcon, or leaf, which learns a teacher's vectors; None where
+            nothing is trained.
         pooling: of the tokens' last states: mean, cls or max.
         query_prompt, document_prompt: what each first text, and each other one, begins with.
         normalize: whether ``embed`` scales vectors to length 1; a cosine does not depend on it.
         scale: see ``losses``.
         both_directions: see ``losses.info_nce``.
         widths: first values of the vectors that are trained too, with the whole ones.
+        dense: what follows the pooling, as the training begins.
+        teacher: the fingerprint of the model in whose space the vectors are.
     """
 
     form: Form | None = None
@@ -80,6 +88,8 @@ class SentenceVectors(Task[VectorExample]):
     scale: float = losses.SCALE
     both_directions: bool = False
     widths: tuple[int, ...] = ()
+    dense: tuple[Dense, ...] = ()
+    teacher: str = ""
 
     name = "embed"
     inputs = TEXT
@@ -134,6 +144,10 @@ class SentenceVectors(Task[VectorExample]):
         return grouped_split(firsts, fraction, seed, texts=seconds, labels=labels_of_none)
 
     @classmethod
+    def are_measured(cls, examples: Sequence[VectorExample]) -> bool:
+        return any(len(one.texts) > 1 or one.label is not None for one in examples)
+
+    @classmethod
     def from_examples(
         cls, examples: Sequence[VectorExample], options: VectorOptions = VectorOptions()
     ) -> Self:
@@ -163,31 +177,57 @@ class SentenceVectors(Task[VectorExample]):
     def begun_from(self, directory: ModelDirectory | None, pooling: str | None) -> Self:
         """With the pooling and the prompts of a directory of sentence-transformers."""
         form = SentenceForm() if directory is None else read_sentence_form(directory)
-        if form.dense:
-            raise ConfigError(
-                f"{directory}: a Dense module follows the encoder, and embed trains encoders alone"
-            )
         return replace(
             self,
+            dense=form.dense,
             pooling=pooling or form.pooling,
             normalize=form.normalize,
             query_prompt=self.query_prompt or form.prompts.get(_QUERY, ""),
             document_prompt=self.document_prompt or form.prompts.get(_DOCUMENT, ""),
         )
 
+    def following(self, other: AnyTask) -> Self:
+        if not isinstance(other, SentenceVectors) or not other.dense:
+            return self
+        return replace(self, pooling=other.pooling, dense=other.dense, normalize=other.normalize)
+
+    def completed(self, directory: ModelDirectory) -> Self:
+        return replace(self, dense=read_sentence_form(directory).dense)
+
+    def attach(self, network: nn.Module) -> None:
+        if self.dense:
+            dense = nn.Sequential(*map(copy.deepcopy, self.dense)).requires_grad_(True)
+            network.add_module(DENSE, dense.to(next(network.parameters()).device))
+
+    def taught(self, network: nn.Module, width: int, teacher: str) -> Self:
+        """The task that learns a teacher's vectors, whose network ends with a Dense to them."""
+        assert isinstance(network, BertModel)
+        dense = self.dense
+        size = dense[-1].linear.out_features if dense else network.config.hidden_size
+        if not dense or size != width:
+            linear = nn.Linear(size, width)
+            if size == width:
+                nn.init.eye_(linear.weight)
+            dense = (*dense, Dense(linear.weight, torch.zeros(width), IDENTITY))
+        made = replace(self, dense=dense, teacher=teacher, normalize=True)
+        made.attach(network)
+        return made
+
     def sentence_form(self, max_seq_length: int) -> SentenceForm:
         """A text for which no prompt is named is a document."""
         prompts = {_QUERY: self.query_prompt, _DOCUMENT: self.document_prompt}
         given = prompts if any(prompts.values()) else {}
         default = _DOCUMENT if self.document_prompt else None
-        return SentenceForm(self.pooling, (), self.normalize, given, default, max_seq_length)
+        return SentenceForm(
+            self.pooling, self.dense, self.normalize, given, default, max_seq_length
+        )
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
         settings = metadata.settings
         found = {
             name: settings[name]
-            for name in ("pooling", "query_prompt", "document_prompt", "normalize")
+            for name in ("pooling", "query_prompt", "document_prompt", "normalize", "teacher")
             if name in settings
         }
         for name, value in found.items():
@@ -202,6 +242,7 @@ class SentenceVectors(Task[VectorExample]):
             "query_prompt": self.query_prompt,
             "document_prompt": self.document_prompt,
             "normalize": self.normalize,
+            **({"teacher": self.teacher} if self.teacher else {}),
         }
 
     @classmethod
@@ -260,7 +301,8 @@ class SentenceVectors(Task[VectorExample]):
         only = rows.first_rows if self.pooling == "cls" else None
         found = model(rows, output_rows=only, lower_states=batch.lower_states)
         states: Tensor = found.last_hidden_state
-        return states if only is not None else pooled(states.float(), rows, self.pooling)
+        vectors = states if only is not None else pooled(states.float(), rows, self.pooling)
+        return network_dense(vectors) if (network_dense := getattr(model, DENSE, None)) else vectors
 
     def objective(
         self,

@@ -272,6 +272,7 @@ def answers_of(
         "pairs": PairAnswers,
         "scores": ScoredAnswers,
         "labels": LabelAnswers,
+        "texts": LabelAnswers,
     }
     return kinds[form_of(examples)](task, outputs, features, examples)
 

@@ -34,11 +34,12 @@ from tidybert.files.text_files import FORMATS, text_example, text_values
 
 # sentence-transformers names them so.
 _NEGATIVE: Final = re.compile(r"negatives?(_?[0-9]+)?")
-Form = Literal["pairs", "scores", "labels"]
+Form = Literal["pairs", "scores", "labels", "texts"]
 FORM_NAMES: Final = {
     "pairs": "pairs of texts",
     "scores": "pairs of texts with scores",
     "labels": "texts with labels",
+    "texts": "texts alone",
 }
 
 
@@ -80,7 +81,7 @@ def form_of(examples: Sequence[VectorExample]) -> Form:
             "two, or one"
         )
     if singles:
-        return "labels"
+        return "labels" if any(one.label is not None for one in singles) else "texts"
     if any(one.negatives for one in examples):
         return "pairs"
     return "pairs" if any(one.score is None for one in examples) else "scores"
@@ -112,8 +113,8 @@ def _examples(
         elif need_label and found.label is None:
             yield Problem(
                 found.row,
-                "one text without a label; give pairs of texts (columns anchor and positive), or "
-                "texts with labels",
+                "one text without a label; give pairs of texts (columns anchor and positive), "
+                f"texts with labels, or {param('teacher')}, whose vectors texts alone learn",
             )
         else:
             yield VectorExample((found.text,), found.label, found.row)
@@ -225,14 +226,18 @@ _SIDES = {"first": 0, "second": 1}
 
 def examine(form: Form, data: TrainingData[VectorExample], report: DataReport) -> None:
     """Add the findings in examples of a form to a report."""
-    if data.held_out and (found := _form_of_dev(data.held_out)) != form:
+    wanted = "pairs" if form == "texts" else form
+    if data.held_out and (found := _form_of_dev(data.held_out)) != wanted:
         report.errors.append(
             f"the training examples are {FORM_NAMES[form]}, and the dev examples are "
-            f"{FORM_NAMES.get(found, found)}; give {param('dev')} like {param('train')}, and "
+            f"{FORM_NAMES.get(found, found)}; give {FORM_NAMES[wanted]} as {param('dev')}, and "
             "measure on other files with evaluate"
         )
         return
     warn_of_empty(report, data, _is_empty, noun="text")
+    if form == "texts":
+        check_lengths(report, data, has_windows=False)
+        return
     {"pairs": _check_pairs, "scores": _check_scores, "labels": _check_labels}[form](data, report)
     noun = "text" if form == "labels" else "pair"
     check_leaks(report, data, lambda one: one.texts[:2], noun=noun)

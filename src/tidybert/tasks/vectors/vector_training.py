@@ -222,6 +222,16 @@ def of_vectors(
     return (scale * (ours - theirs)).square().sum() / (2 * max(1, len(ours)))
 
 
+def of_places(
+    vectors: Tensor, _features: Sequence[Features], taught: Tensor, _scale: float
+) -> Tensor:
+    """From vectors (S, d): the squared distance to each, so that both are in one space (LEAF).
+
+    Vera et al. 2025, LEAF: Knowledge Distillation of Text Embedding Models.
+    """
+    return (vectors - taught[:, : vectors.shape[1]]).square().sum(1).mean()
+
+
 def of_scores(
     vectors: Tensor, features: Sequence[Features], taught: Tensor, scale: float
 ) -> Tensor:

@@ -1,8 +1,8 @@
 """The fast path from many texts to ids: all steps work on thousands of chunks of text at a time.
 
-    texts  --chunk_cutting-->  chunks, as places in one string of bytes
-    chunks --chunk_table-->    the ids of every chunk that was seen before
-    others --chunk_cutting-->  normalised words  --piece_trie-->  ids, kept for the next time
+    texts  --ChunkCutter-->  chunks, as places in one string of bytes
+    chunks --ChunkTable-->   the ids of every chunk that was seen before
+    others --normalized_words-->  words  --PieceTrie-->  ids, kept for the next time
 
 A call costs at least a few hundred microseconds, so ``batch_encoder`` leaves a few short texts to
 its dictionary.

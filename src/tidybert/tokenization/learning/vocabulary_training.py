@@ -4,7 +4,7 @@ That trainer begins with single characters and joins the most frequent pair of p
 (Sennrich et al., 2016, section 3.2; Google never published its own).  The numbers of pieces decide
 between two equally frequent pairs, and the trainer numbers the characters inside words in the order
 of a hash table.  This module gives it those in order, so that equal counts give equal vocabularies.
-It has the trainer join more pieces than fit, and keeps those that WordPiece uses (pruning.py).
+It has the trainer join more pieces than fit, and keeps those that WordPiece uses (``pruned``).
 
 ``measure_fit`` counts how well a vocabulary fits a text.
 """

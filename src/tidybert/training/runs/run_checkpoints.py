@@ -21,6 +21,8 @@ import torch
 from torch import Tensor, nn
 
 from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_form import dense_weights
+from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.checkpoints.tensor_files import read_tensors, write_tensors
 from tidybert.checkpoints.weights import from_huggingface
 from tidybert.errors import DiskError, TidyBertError, TrainingError, param
@@ -36,6 +38,7 @@ from tidybert.storage.model_files import (
     CHECKPOINTS_FOLDER,
     CONFIG_FILE,
     KEPT_FILE,
+    MODULES_FILE,
     OPTIMIZER_FILE,
     STATE_FILE,
     WEIGHTS_FILE,
@@ -294,6 +297,8 @@ def checkpoint_at(directory: Path, step: int, progress: Mapping[str, Any]) -> Ch
     if (directory / CONFIG_FILE).exists():
         model = ModelDirectory(directory)
         weights, _ = from_huggingface(weights, model.config, model.architecture)
+        if (directory / MODULES_FILE).exists():
+            weights |= dense_weights(read_sentence_form(model))
     return Checkpoint(state, weights, read_tensors(directory / OPTIMIZER_FILE))
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.sparse.csgraph import connected_components
 
-from tidybert.checking import near_duplicates
-from tidybert.checking.near_duplicates import directions, duplicate_rows, group_alike
 from tidybert.files.text_examples import TextExample
+from tidybert.inference import near_duplicates
+from tidybert.inference.near_duplicates import directions, duplicate_rows, group_alike
 
 
 def test_directions_begin_at_the_centre() -> None:

@@ -1,0 +1,1 @@
+"""Texts without labels: what topics are in them, and which words say so."""
