@@ -20,7 +20,7 @@ _NAMES: Final = {
     },
     "Scores": {
         "scores.compare": "compare own_model int8 padding distill",
-        "scores.labels": "small_data label_errors",
+        "scores.labels": "small_data label_errors soft_labels",
         "scores.active_learning": "suggested_labels",
         "scores.words": "cloze masked_tokens word_pairs vocabulary",
         "scores.no_labels": "no_labels",

@@ -1,7 +1,8 @@
 """Texts to answers from an ONNX export, with onnxruntime and tokenizers alone.
 
 python onnx_without_tidybert.py DST TEXT...   where DST is from: tidybert convert RUN DST --to onnx
-It prints the label of each text, or the vector that a model of sentences gives it.
+It prints the label of each text and the scores of all labels, or the vector that a model of
+sentences gives it.
 """
 
 import json
@@ -15,6 +16,8 @@ from tokenizers import Tokenizer
 folder, texts = Path(sys.argv[1]), sys.argv[2:]
 labels = json.loads((folder / "config.json").read_text("utf-8")).get("id2label")
 settings = json.loads((folder / "tokenizer_config.json").read_text("utf-8"))
+own = folder / "tidybert.json"
+known = json.loads(own.read_text("utf-8"))["settings"] if own.exists() else {}
 tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
 tokenizer.enable_truncation(settings["model_max_length"])
 tokenizer.enable_padding()
@@ -26,6 +29,8 @@ names = [output.name for output in session.get_outputs()]
 found = dict(zip(names, session.run(names, inputs), strict=True))
 rows = found["sentence_embedding"] if "sentence_embedding" in found else found["logits"]
 for text, row in zip(texts, rows, strict=True):
-    print(
-        json.dumps({"text": text, "answer": labels[str(row.argmax())] if labels else row.tolist()})
-    )
+    answer = {"text": text, "answer": labels[str(row.argmax())] if labels else row.tolist()}
+    if labels:
+        powers = np.exp((row - row.max()) / known.get("temperature", 1))
+        answer["scores"] = dict(zip(labels.values(), (powers / powers.sum()).tolist(), strict=True))
+    print(json.dumps(answer))

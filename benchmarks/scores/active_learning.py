@@ -2,7 +2,7 @@
 
 import argparse
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -22,6 +22,7 @@ from tidybert.finetuning.active_learning import (
     Pool,
     class_probabilities,
     fit_classes,
+    margins,
 )
 
 DATA_SETS: Final = ("SST-2", "TREC", "BANKING77", "SMS spam")
@@ -42,13 +43,20 @@ class _Way(Pool):
         self.directions = centred / np.linalg.norm(centred, axis=1, keepdims=True)
         self.random = np.random.default_rng(seed)
 
-    def _ranked(self, labels: Indices, probabilities: Floats | None) -> list[int]:
-        rest = self._order[~self._is_kept[self._order] & (labels[self._order] < 0)]
+    def _ranked(
+        self, labels: Indices, probabilities: Floats | None, elsewhere: Collection[int] = ()
+    ) -> list[int]:
+        rest = self._order[~self.is_kept[self._order] & (labels[self._order] < 0)]
         first = rest[:0] if probabilities is None else self.rank(rest, labels, probabilities)
         return list(dict.fromkeys([*first.tolist(), *rest.tolist()]))
 
     def rank(self, rest: Indices, labels: Indices, p: Floats) -> Indices:
         raise NotImplementedError
+
+
+class _Margin(_Way):
+    def rank(self, rest: Indices, labels: Indices, p: Floats) -> Indices:
+        return rest[np.argsort(margins(p)[rest], kind="stable")]
 
 
 class _Entropy(_Way):
@@ -96,27 +104,41 @@ def typical(
 class _TypiClust(_Way):
     """Clusters are made once for each of SIZES, as many as there will be labels."""
 
-    def _ranked(self, labels: Indices, probabilities: Floats | None) -> list[int]:
+    def _ranked(
+        self, labels: Indices, probabilities: Floats | None, elsewhere: Collection[int] = ()
+    ) -> list[int]:
         done = int((labels >= 0).sum())
         if done in (0, *SIZES):
             more = next(size for size in SIZES if size > done) - done
-            is_open = ~self._is_kept & (labels < 0)
+            is_open = ~self.is_kept & (labels < 0)
             self._found = typical(self.directions, more, is_open, labels)
         found: list[int] = self._found.tolist()
         return found
 
 
-def _topics_first(vectors: Floats, seed: int) -> Pool:
-    centred = vectors - vectors.mean(axis=0)
-    topics = KMeans(_TOPICS, n_init=1, random_state=0).fit_predict(centred)
-    return Pool(vectors, seed, topics.astype(np.int64))
+class _TopicsFirst(_Margin):
+    """The text nearest to the middle of each of 30 clusters, and then as _Margin."""
+
+    def __init__(self, vectors: Floats, seed: int) -> None:
+        super().__init__(vectors, seed)
+        means = KMeans(_TOPICS, n_init=1, random_state=0).fit(self.directions)
+        away = np.where(self.is_kept[:, None], np.inf, means.transform(self.directions))
+        largest = np.argsort(-np.bincount(means.labels_), kind="stable")
+        self.nearest: list[int] = away.argmin(axis=0)[largest].tolist()
+
+    def _ranked(
+        self, labels: Indices, probabilities: Floats | None, elsewhere: Collection[int] = ()
+    ) -> list[int]:
+        return list(
+            dict.fromkeys([*self.nearest, *super()._ranked(labels, probabilities, elsewhere)])
+        )
 
 
 WAYS: Final[dict[str, Callable[[Floats, int], Pool]]] = {
-    "random": Pool, "margin": Pool, "entropy": _Entropy, "BADGE": _Badge,
-    "TypiClust": _TypiClust, "one a topic, margin": _topics_first,
+    "random": Pool, "tidybert": Pool, "margin": _Margin, "entropy": _Entropy, "BADGE": _Badge,
+    "TypiClust": _TypiClust, "one a cluster, margin": _TopicsFirst,
 }  # fmt: skip
-"""By name what makes the pool; of "random" the random order of the pool is all that is used."""
+"""By name what makes the pool; of "random" its order is all that is used."""
 
 
 def curve(name: str, way: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:

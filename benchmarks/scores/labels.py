@@ -19,7 +19,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from benchmarks.harness import datasets, script
-from tidybert import BertClassifier, BertTagger, BertVectorizer
+from benchmarks.scores.no_labels import classes_of
+from tidybert import BertClassifier, BertTagger, BertVectorizer, finetune, zero_shot
 from tidybert.catalog import DEFAULT_MODEL, find_model
 from tidybert.checking import label_check
 from tidybert.data.checks import TrainingData
@@ -142,6 +143,74 @@ def label_errors(parser: argparse.ArgumentParser) -> None:
         key = {"data": name, "rate": rate, "seed": seed, "size": given.size, "model": given.model}
         results.take(key, partial(flipped_found, name, rate, seed, given))
     script.show(errors_table(results), given.write, "label-errors")
+
+
+# --- labels with doubt
+
+WRONG: Final = 0.2
+LABELS: Final = ("right", "hard", "soft")
+NOISES: Final = ("confusions", "random")
+
+
+@cache
+def believed(texts: tuple[str, ...], model: str) -> Any:
+    """(N, C) what the way without labels believes of TREC's texts, and the classes."""
+    names, descriptions = classes_of("TREC")
+    answers = zero_shot(texts, list(names.values()), descriptions=descriptions, model=model)
+    return np.array([[one["scores"][each] for each in names.values()] for one in answers])
+
+
+def softly_learned(noise: str, labels: str, size: int, seed: int, model: str) -> dict[str, float]:
+    """Accuracy of the default way on TREC's test texts, of labels of which a fifth are wrong.
+
+    "confusions" gives texts that the way without labels has wrong its answer, "random" any text
+    any other class.  Soft labels are what it believes where the label is right four times in five.
+    """
+    train, test = parts("TREC", size, seed)
+    classes = list(classes_of("TREC")[0])
+    p = believed(tuple(one.text for one in train), model)
+    right = np.array([classes.index(one.label) for one in train])
+    random, given = np.random.default_rng(seed), right.copy()
+    among = np.flatnonzero(p.argmax(1) != right) if noise == "confusions" else np.arange(size)
+    wrong = random.permutation(among)[: int(WRONG * size)]
+    others = (right + random.integers(1, len(classes), size)) % len(classes)
+    given[wrong] = (p.argmax(1) if noise == "confusions" else others)[wrong]
+    is_given = np.eye(len(classes), dtype=np.bool_)[given if labels != "right" else right]
+    shares = np.where(is_given, 1.0, 0.0)
+    if labels == "soft":
+        shares = p * np.where(is_given, 1 - WRONG, WRONG / (len(classes) - 1))
+    rows = [
+        {"text": one.text, "label": dict(zip(classes, row, strict=True))}
+        for one, row in zip(train, shares.tolist(), strict=True)
+    ]
+    trained = finetune(rows, soft=True, model=model, dev=0.0)
+    answers = trained.predict([one.text for one in test])
+    right_ones = [found["label"] == one.label for found, one in zip(answers, test, strict=True)]
+    return {"accuracy": float(np.mean(right_ones))}
+
+
+def soft_labels(parser: argparse.ArgumentParser) -> None:
+    """Hard labels of which a fifth are wrong, beside soft ones: TREC by the default way.
+
+    The wrong labels are confusions of the way without labels, or random classes; soft labels are
+    its probabilities, given that a label is right four times in five.
+    """
+    script.add_number(parser, "size", 100, "training texts")
+    parser.add_argument("--small", default=DEFAULT_MODEL, help="MODEL (default %(default)s)")
+    given = script.parse(parser, "out write seeds", out=Path("soft-labels.jsonl"), seeds=5)
+    results = script.Results(given.out)
+    for seed, noise, labels in product(range(1, given.seeds + 1), NOISES, LABELS):
+        key = {"noise": noise, "labels": labels, "size": given.size, "seed": seed}
+        work = partial(softly_learned, noise, labels, given.size, seed, given.small)
+        results.take(key, work)
+    rows = [
+        [noise, *(
+            script.percent([e["accuracy"] for e in results.where(noise=noise, labels=each)])
+            for each in LABELS
+        )]
+        for noise in NOISES
+    ]  # fmt: skip
+    script.show(script.markdown(["wrong labels", *LABELS], rows), given.write, "soft-labels")
 
 
 # --- few labels

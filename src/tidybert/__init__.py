@@ -67,7 +67,12 @@ def __getattr__(name: str) -> object:
     if name == "__version__":
         value = import_module("tidybert.system.version").installed_version()
     elif name in _MODULE_OF:
-        value = getattr(import_module(_MODULE_OF[name]), name)
+        try:
+            value = getattr(import_module(_MODULE_OF[name]), name)
+        except ModuleNotFoundError as error:
+            from tidybert.errors import missing_package
+
+            raise missing_package(error) or error from None
     else:
         raise AttributeError(f"module 'tidybert' has no attribute {name!r}")
     globals()[name] = value

@@ -12,6 +12,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Final
 
 LINE: Final = "\ue003ine"
@@ -81,6 +82,34 @@ def suggestion(name: str, known: Iterable[str]) -> str:
         return f"; it is {ours!r} here"
     close = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+_OF_THE_WHOLE: Final = {
+    "torch": "PyTorch",
+    "safetensors": "safetensors",
+    "pyarrow": "PyArrow (Parquet, Arrow)",
+    "sklearn": "scikit-learn",
+    "jinja2": "Jinja (reports, cards, pages)",
+    "markupsafe": "Jinja (reports, cards, pages)",
+    "python_calamine": "python-calamine (sheets)",
+    "xlsxwriter": "XlsxWriter (sheets)",
+}
+
+
+def has_package(name: str) -> bool:
+    """Whether a package is installed; it is not loaded."""
+    return find_spec(name) is not None
+
+
+def missing_package(error: BaseException) -> "UsageError | None":
+    """What to install, where an import failed for want of a package that answers do not need."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if name not in _OF_THE_WHOLE:
+        return None
+    return UsageError(
+        f"this needs {_OF_THE_WHOLE[name]}, which is not installed: pip install tidybert (tidybert-"
+        "light alone only answers)"
+    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -114,6 +114,7 @@ def test_a_script_measures_once_and_writes_its_table(
     for module in (labels, active_learning):
         monkeypatch.setattr(module, "DATA_SETS", ("toy",))
     monkeypatch.setattr(active_learning, "SIZES", (10, 20, 30))
+    monkeypatch.setattr(active_learning, "_TOPICS", 5)
     monkeypatch.setattr(labels, "MAX_SEQ_LENGTH", 32)
     monkeypatch.setattr(datasets, "examples_of", lambda _name, _part: toy_examples(40))
     shown = page(name.replace("_", "-"))

@@ -14,9 +14,10 @@ from tests.sentence_directories import write_sentence_transformers
 from torch import Tensor
 
 from tidybert.checkpoints.converting import DTYPES, HEADS, WRITERS, convert
+from tidybert.checkpoints.dense import Dense
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
-from tidybert.checkpoints.sentence_form import Dense, SentenceForm
+from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.tensor_files import read_tensors
 from tidybert.checkpoints.tensorflow_bundle import TensorBundle, write_bundle
 from tidybert.cli.main import run as shell

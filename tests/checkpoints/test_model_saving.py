@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tidybert.checkpoints.dense import Dense
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
-from tidybert.checkpoints.sentence_form import Dense, SentenceForm
+from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.checkpoints.weights import from_huggingface
 from tidybert.configuration import BertConfig

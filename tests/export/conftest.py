@@ -8,9 +8,11 @@ import pytest
 import torch
 from tests.sentence_directories import write_sentence_transformers
 
+from tidybert.checkpoints.activations import SIGMOID
+from tidybert.checkpoints.dense import Dense
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
-from tidybert.checkpoints.sentence_form import Dense, SentenceForm
+from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.configuration import BertConfig
 from tidybert.export.onnx_export import Exported, export_onnx
 from tidybert.modeling import heads
@@ -18,14 +20,18 @@ from tidybert.modeling.bert import BertModel
 from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.questions.question_answering import QuestionAnswering
+from tidybert.tasks.regression import Regression
 from tidybert.tasks.tags.tagging import Tagging
+from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.tokenization import BertTokenizer
 
 TASKS = {
-    "classify": Classification(["no", "maybe", "yes"]),
+    "classify": Classification(["no", "maybe", "yes"], temperature=1.7),
     "choose": MultipleChoice(),
     "answer": QuestionAnswering(max_query_length=6),
     "tag": Tagging(["O", "B-X", "I-X"]),
+    "regress": Regression(activation=SIGMOID),
+    "embed": SentenceVectors(query_prompt="the ", document_prompt="a ", normalize=True),
 }
 FORM = SentenceForm(
     dense=(Dense(torch.eye(16)[:12] * 2, torch.ones(12), "torch.nn.modules.activation.Tanh"),),
@@ -66,6 +72,7 @@ def made(
             else ModelMetadata(task.name, task.label_names, 16, settings=task.settings()),
             architecture=type(model).__name__,
             problem_type=None if task is None else task.problem_type,
+            sentence=None if task is None else task.sentence_form(16),
         )
         return ModelDirectory(path), model.eval()
 

@@ -8,7 +8,8 @@ from tests.export.padded_batches import assert_equal, expected_outputs, padded_b
 from tests.relatives import RELATIVES, configured
 from torch import nn
 
-from tidybert.checkpoints.sentence_form import Dense, SentenceForm
+from tidybert.checkpoints.dense import Dense
+from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.configuration import BertConfig
 from tidybert.export.onnx_export import PaddedModel
 from tidybert.modeling import heads

@@ -41,26 +41,56 @@ def test_the_margin_is_between_the_two_likeliest() -> None:
     assert np.allclose(margins(p), [0.2, 0.7])
 
 
-def test_one_a_topic_comes_first_and_then_the_most_uncertain() -> None:
-    """Topic 1 is the largest; its middle text is 2.  A topic with a label is not asked again."""
-    vectors = np.zeros((20, 1), dtype=np.float32)
-    vectors[:5, 0] = [-2, -1, 0.1, 1, 2]
-    topics = np.array([1, 1, 1, 1, 1, 0, 0, 2, *[-1] * 12])
-    pool = Pool(vectors, seed=4, topics=topics)
-    set_aside = {one.number for one in pool.next(unlabelled(20), ["chosen"] * 999, count=4)}
-    assert not set_aside & {2, 5, 7}, "another seed is needed"
-    sure = np.linspace(0.5, 0.95, 20)[::-1]
-    p = np.stack([sure, 1 - sure], axis=1).astype(np.float32)
+def clusters_of(sizes: list[int], spread: float = 0.1) -> np.ndarray:
+    """Vectors around as many directions as there are sizes."""
+    random = np.random.default_rng(2)
+    middles = np.repeat(10 * np.eye(len(sizes), dtype=np.float32), sizes, axis=0)
+    return middles + spread * random.normal(size=middles.shape).astype(np.float32)
 
-    asked = pool.next(unlabelled(20), (), p, count=4)
-    labels = unlabelled(20)
-    labels[[2, 6]] = 0
-    later = pool.next(labels, ["chosen"] * 2, p, count=2)
 
-    assert asked[0].number == 2
-    assert {one.number for one in asked[:3]} >= {2, 7}
-    assert later[0].number == 7
-    assert later[1].number == max({*range(20)} - set_aside - {2, 6, 7})
+def test_one_a_cluster_comes_first_the_largest_first() -> None:
+    """30 clusters of 8 and one of 40: each is asked once before any is asked a second time."""
+    sizes = [8] * 29 + [40]
+    cluster = np.repeat(np.arange(30), sizes)
+    pool = Pool(clusters_of(sizes))
+
+    asked = pool.next(unlabelled(len(cluster)), ["chosen"] * 4, count=1)
+    asked += pool.next(unlabelled(len(cluster)), (), count=30)
+
+    chosen = [one.number for one in asked[1:] if one.drawn == "chosen"]
+    assert cluster[chosen[0]] == 29
+    assert len({*cluster[chosen].tolist()}) == len(chosen) == 24
+
+
+def test_topics_that_are_given_are_the_first_clusters() -> None:
+    vectors = vectors_of(60)
+    topics = np.array([0] * 30 + [1] * 20 + [-1] * 10)
+
+    asked = Pool(vectors, topics=topics).next(unlabelled(60), (), count=2)
+    labels = unlabelled(60)
+    labels[3] = 0
+    later = Pool(vectors, topics=topics).next(labels, (), count=1)
+
+    assert [topics[one.number] for one in asked] == [0, 1]
+    assert topics[later[0].number] == 1
+
+
+def test_from_two_labels_a_class_on_the_probe_chooses() -> None:
+    pool, labels = Pool(vectors_of(200)), unlabelled(200)
+    labels[:30] = np.arange(30) % 15
+    p = np.random.default_rng(0).dirichlet([1, 1], 200).astype(np.float32)
+    unsure = [at for at in np.argsort(margins(p)).tolist() if at >= 30 and not pool.is_kept[at]]
+
+    assert pool.next(labels, ["chosen"], p)[0].number == unsure[0]
+
+    labels[:30] = np.arange(30) % 16
+    assert pool.next(labels, ["chosen"], p)[0].number == pool.next(labels, ["chosen"])[0].number
+
+
+def test_vectors_that_are_all_zero_are_asked_in_a_random_order() -> None:
+    found = Pool(np.zeros((9, 1), dtype=np.float32)).next(unlabelled(9), (), count=9)
+
+    assert sorted(one.number for one in found) == list(range(9))
 
 
 @given(st.integers(1, 60), st.integers(0, 5), st.integers(1, 7), st.data())

@@ -10,13 +10,12 @@ import pytest
 import torch
 
 from tidybert.errors import UsageError, in_python
-from tidybert.inference import loading
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import answering_in, choose_precision
 from tidybert.inference.language_model import TextGenerator, TextScorer
 from tidybert.inference.predictor import Predictor
 from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
-from tidybert.modeling.kernels import answer_layers
+from tidybert.modeling.kernels import answer_layers, linear, processor
 from tidybert.modeling.kernels.linear import has_bfloat16_products, largest_weight
 from tidybert.training import precision as precision_module
 
@@ -225,8 +224,8 @@ def test_int8_says_where_another_precision_is_as_fast(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(loading, "has", {"AMX": has_amx}.__getitem__)
-    monkeypatch.setattr(loading, "largest_weight", lambda: largest)
+    monkeypatch.setattr(processor, "has", {"AMX": has_amx}.__getitem__)
+    monkeypatch.setattr(linear, "largest_weight", lambda: largest)
 
     Predictor(served["colours"], device="cpu", precision="int8")
 

@@ -13,6 +13,7 @@ from tidybert.data.features import Features
 from tidybert.errors import DeviceMemoryError, WeightsError
 from tidybert.inference import forward
 from tidybert.inference.forward import run_batches
+from tidybert.modeling.kernels import transfer
 from tidybert.system.reporter import Reporter
 
 
@@ -110,7 +111,7 @@ def test_a_gpu_has_its_next_batch_before_an_answer_is_waited_for(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return torch.zeros(batch.rows.num_sequences, 1, device="meta")
 
-    monkeypatch.setattr(forward, "Fetched", Fetched)
+    monkeypatch.setattr(transfer, "Fetched", Fetched)
     features = [Features(np.ones(9, np.int32), np.zeros(9, np.uint8), 9)] * 4 + [
         Features(np.ones(8, np.int32), np.zeros(8, np.uint8), 8)
     ]

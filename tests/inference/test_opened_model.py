@@ -17,7 +17,7 @@ from tidybert import (
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import ConfigError, UsageError, WeightsError
 from tidybert.inference.loading import OpenedModel, model_fingerprint
-from tidybert.modeling import BertForMaskedLM, BertForPreTraining
+from tidybert.modeling import BertForPreTraining
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.kernels.linear import largest_weight
 
@@ -69,7 +69,7 @@ def test_a_model_with_both_heads_gives_each_without_another_reading(reads: list[
     whole = opened.whole
     assert isinstance(whole, BertForPreTraining)
 
-    alone = opened.head(BertForMaskedLM)
+    alone = opened.head("BertForMaskedLM")
 
     assert alone is not None
     assert alone.mlm is whole.mlm
@@ -81,9 +81,9 @@ def test_a_part_that_the_weights_lack_is_no_part_of_another_network(tiny_run: Pa
     opened = OpenedModel(tiny_run, device="cpu")
 
     assert opened.is_finished
-    assert opened.head(BertForMaskedLM) is None
+    assert opened.head("BertForMaskedLM") is None
     with pytest.raises(WeightsError, match="has no masked-LM head: its weights lack cls"):
-        opened.with_head(BertForMaskedLM)
+        opened.with_head("BertForMaskedLM")
     assert opened.whole is opened.finished.model
     assert opened.encoder.pooler is encoder_of(opened.whole).pooler
     assert Predictor.of(opened.finished).predict("red") == Predictor(tiny_run).predict("red")

@@ -11,8 +11,10 @@ import pytest
 import torch
 from tests.sentence_directories import write_sentence_transformers
 
+from tidybert.checkpoints.activations import ACTIVATIONS
+from tidybert.checkpoints.dense import Dense
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sentence_form import ACTIVATIONS, Dense, SentenceForm
+from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.cli.main import run
 from tidybert.errors import ConfigError, TidyBertError, UsageError, WeightsError

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from tidybert.server import app
 from tidybert.server.answers import JsonAnswer, Refusal
 from tidybert.server.engine import Engine
-from tidybert.server.protocols import PROTOCOLS
+from tidybert.server.protocols import protocols
 from tidybert.server.protocols.protocol import ByPath, Protocol
 
 KEY = {"Authorization": "Bearer a-long-key"}
@@ -37,7 +37,7 @@ async def test_the_app_serves_what_a_protocol_declares(
         by_name=True,
         is_open=lambda method, path: path == "/named",
     )
-    monkeypatch.setattr(app, "PROTOCOLS", (*PROTOCOLS, own))
+    monkeypatch.setattr(app, "protocols", lambda **_: (*protocols(), own))
     engine = make_engine("colours", "base", keys=("a-long-key",))
     async with make_client(engine) as client:
         first = await client.get("/named")

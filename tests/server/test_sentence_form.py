@@ -12,7 +12,8 @@ import torch
 from tests.conftest import server_on_a_thread
 from tests.sentence_directories import write_sentence_transformers
 
-from tidybert.checkpoints.sentence_form import Dense, SentenceForm
+from tidybert.checkpoints.dense import Dense
+from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import load
 

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from tidybert.errors import UsageError
+from tidybert.inference import loading
 from tidybert.server import process
 from tidybert.server.settings import ServerSettings
 
@@ -84,7 +85,7 @@ def number_of(figure: str, address: str) -> float:
 
 
 def test_workers_are_for_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(loading, "choose_device", lambda name: torch.device("cuda"))
 
     with pytest.raises(UsageError, match=r"workers.*device"):
         process.serve(ServerSettings(models={}, workers=2), print)

@@ -28,6 +28,7 @@ from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.search.nearest_vectors import top_k
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.version import installed_version
+from tidybert.tasks.classification import likeliest
 from tidybert.tasks.task import AnyTask
 from tidybert.tasks.text_task import TextTask
 from tidybert.training.linear_probe import LinearProbe, fit_probe
@@ -160,7 +161,7 @@ def label_probabilities(
 ) -> Floats:
     """(N, C), of each training text from the probe of the folds without it."""
     features = first_features(data.train_features)
-    labels = np.array([one.label for one in features], dtype=np.int64)
+    labels = np.array([likeliest(one.label) for one in features], dtype=np.int64)
     folds = fold_numbers([task.identity(one) for one in data.train], labels)
     return out_of_fold(task, vectors, features, folds, reporter)
 
@@ -171,7 +172,7 @@ def label_findings(task: TextTask, data: TrainingData[TextExample], p: Floats) -
     p: (N, C).
     """
     features = first_features(data.train_features)
-    labels = np.array([one.label for one in features], dtype=np.int64)
+    labels = np.array([likeliest(one.label) for one in features], dtype=np.int64)
     best = p.argmax(axis=1)
     support = np.bincount(labels, minlength=len(task.names))
     # Equal texts share a fold: no copy of a text teaches its label.
@@ -267,7 +268,9 @@ def suggestions(
             "margin": float(unsure[each.number]),
             "drawn": each.drawn,
         }
-        for each in Pool(compared.pool[first]).next(labels, drawn, p, count)
+        for each in Pool(compared.pool[first]).next(
+            labels, drawn, p, count, elsewhere=[likeliest(one.label) for one in features]
+        )
     ]
     return found, left_out
 

@@ -11,12 +11,12 @@ import msgspec
 import torch
 from torch import Tensor
 
+from tidybert.checkpoints.activations import IDENTITY
+from tidybert.checkpoints.dense import Dense
 from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.checkpoints.model_directory import ModelDirectory, model_description
 from tidybert.checkpoints.sentence_form import (
-    IDENTITY,
-    Dense,
     SentenceForm,
     described_activation,
     write_sentence_form,
@@ -333,7 +333,7 @@ def _lost_modules(form: SentenceForm | None) -> list[str]:
     if form is None:
         return []
     lost = [f"the pooling {form.pooling}"]
-    lost += [f"the Dense module to {each.linear.out_features} numbers" for each in form.dense]
+    lost += [f"the Dense module to {each.out_features} numbers" for each in form.dense]
     lost += ["the scaling to length 1"] * form.normalize
     lost += [f"the prompt {name!r}" for name, text in form.prompts.items() if text]
     if form.truncate_dim is not None:

@@ -3,16 +3,16 @@
 It is a Hugging Face BERT directory; transformers opens ours as it is, and we open theirs.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
-import torch
-from torch import Tensor, nn
 
 from tidybert.catalog import PRETRAINED, find_model
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -22,31 +22,21 @@ from tidybert.checkpoints.sentence_form import (
     read_activation,
     write_sentence_form,
 )
-from tidybert.checkpoints.tensor_files import (
-    check_finite,
-    left_out_of,
-    read_tensors,
-    write_tensors,
-)
 from tidybert.checkpoints.unfinished import find_unfinished
-from tidybert.checkpoints.weights import (
-    LoadReport,
-    UndrawnWeights,
-    load_weights,
-    to_huggingface,
-    without_prefix,
-)
 from tidybert.configuration import BertConfig, CausalConfig, RobertaConfig
 from tidybert.configuration.bert_config import family_of, unknown_keys
-from tidybert.errors import ConfigError, VocabularyError, WeightsError
-from tidybert.modeling.bert import initialize_part
-from tidybert.modeling.heads import ARCHITECTURES, HEAD_PARTS, CausalLM
+from tidybert.errors import ConfigError, VocabularyError, WeightsError, has_package
 from tidybert.storage.atomic_files import atomic_write_text, file_sha256, files_together
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.limits import LABELS
 from tidybert.storage.model_files import (
     CONFIG_FILE,
+    INDEX_SUFFIX,
     METADATA_FILE,
+    ONNX_FILE,
+    ONNX_FOLDER,
+    ONNX_INT8_FILE,
+    PICKLE_FILE,
     TENSORFLOW_CONFIG_FILE,
     VOCABULARY_FILE,
     WEIGHTS_FILE,
@@ -54,13 +44,16 @@ from tidybert.storage.model_files import (
 from tidybert.storage.opening import present
 from tidybert.tokenization import BertTokenizer
 
-Model = TypeVar("Model", bound=nn.Module)
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from tidybert.checkpoints.weights import LoadReport
+
+Model = TypeVar("Model", bound="nn.Module")
 
 # Programs pad the embeddings to a multiple of up to 1,024 rows; a vocabulary that lacks more is cut
 # short or another model's.
 _MOST_SPARE_ROWS = 1024
-# Layers of heads that no pre-training has.
-_FINE_TUNED = {name for part in HEAD_PARTS if part.is_fine_tuned for name in part.modules}
 
 
 @dataclass(frozen=True)
@@ -99,7 +92,7 @@ class ModelDirectory:
         self._prefix = ""
 
     @classmethod
-    def open(cls, model: str | Path, *, allow_pickle: bool = False) -> "ModelDirectory":
+    def open(cls, model: str | Path, *, allow_pickle: bool = False) -> ModelDirectory:
         """The directory of a MODEL, given by name or path; raises as ``find_model``."""
         return cls(find_model(model), allow_pickle=allow_pickle)
 
@@ -182,6 +175,20 @@ class ModelDirectory:
         """The class that wrote the weights; empty where no file says it."""
         return next(iter(self.architectures), "")
 
+    @cached_property
+    def graph(self) -> Path | None:
+        """The folder of its ONNX graphs, if they answer: no weights are there, or no PyTorch."""
+        folder = self.path / ONNX_FOLDER
+        names = (ONNX_FILE, ONNX_INT8_FILE)
+        if not any(present(folder / name, error=WeightsError) for name in names):
+            return None
+        has_weights = any(
+            present(self.path / f"{name}{suffix}", error=WeightsError)
+            for name in (WEIGHTS_FILE, PICKLE_FILE)
+            for suffix in ("", INDEX_SUFFIX)
+        )
+        return None if has_weights and has_package("torch") else folder
+
     def verify(self) -> None:
         """Check, once, that the files are those that were saved together.
 
@@ -200,6 +207,9 @@ class ModelDirectory:
 
         A prefix that another program put before the names of a model is left out of them.
         """
+        from tidybert.checkpoints.tensor_files import read_tensors
+        from tidybert.checkpoints.weights import without_prefix
+
         self.verify()
         tensors = read_tensors(self.path, allow_pickle=self.allow_pickle)
         tensors, self._prefix = without_prefix(tensors, self.config, str(self.path))
@@ -220,6 +230,10 @@ class ModelDirectory:
             ConfigError: config.json or tidybert.json cannot be read, or ``model`` reads one side
                 and these weights both, or the other way round.
         """
+        from tidybert.checkpoints.tensor_files import left_out_of
+        from tidybert.checkpoints.weights import LoadReport, load_weights
+        from tidybert.modeling.heads import CausalLM
+
         if not isinstance(model, CausalLM):
             self.require_bert()
         elif not isinstance(self.config, CausalConfig):
@@ -263,7 +277,15 @@ class ModelDirectory:
 
         ``config`` overrides the directory's own, for another dropout.  Raises as ``load_into``.
         """
+        import torch
+
+        from tidybert.checkpoints.weights import UndrawnWeights
+        from tidybert.modeling.bert import initialize_part
+        from tidybert.modeling.heads import HEAD_PARTS
+
         config = config or self.config
+        # Layers of heads that no pre-training has.
+        fine_tuned = {name for part in HEAD_PARTS if part.is_fine_tuned for name in part.modules}
         # Drawing an encoder's initial weights takes seconds, reading them a twentieth of one.
         with UndrawnWeights():
             with torch.device("meta"):
@@ -273,7 +295,7 @@ class ModelDirectory:
         new = {name.rpartition(".")[0] for name in report.new}
         for name, module in model.named_modules():
             if name in new:
-                is_truncated = name not in _FINE_TUNED
+                is_truncated = name not in fine_tuned
                 initialize_part(module, config.initializer_range, is_truncated=is_truncated)
         return model, report
 
@@ -375,6 +397,10 @@ def write_model(
             label names does not fit the classifier.
         DiskError: a write fails.
     """
+    from tidybert.checkpoints.tensor_files import check_finite, write_tensors
+    from tidybert.checkpoints.weights import to_huggingface
+    from tidybert.modeling.heads import ARCHITECTURES
+
     check_finite(model_state, str(directory))
     tensors = to_huggingface(model_state, config, architecture)
     names = metadata.label_names

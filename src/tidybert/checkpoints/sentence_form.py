@@ -4,14 +4,14 @@
 the classes of sentence_transformers' modules.  B sequences, d numbers of a vector.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
-from torch import Tensor, nn
-
-from tidybert.checkpoints.tensor_files import write_tensors
+from tidybert.checkpoints.activations import IDENTITY, SIGMOID
 from tidybert.configuration import Pooling
 from tidybert.errors import ConfigError, UsageError, param, suggestion
 from tidybert.storage.atomic_files import atomic_write_json
@@ -26,6 +26,11 @@ from tidybert.storage.model_files import (
 from tidybert.storage.opening import present
 from tidybert.storage.own_files import make_directory
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tidybert.checkpoints.dense import Dense
+
 POOLINGS: Final = get_args(Pooling)
 
 #: Their booleans by pooling_mode; a file says true for one of them.
@@ -37,13 +42,6 @@ POOLING_KEYS: Final = {
     "weightedmean": "pooling_mode_weightedmean_tokens",
     "lasttoken": "pooling_mode_lasttoken",
 }
-#: The activations of a Dense by the names that its files have.
-ACTIVATIONS: Final[Mapping[str, type[nn.Module]]] = {
-    f"{each.__module__}.{each.__name__}": each
-    for each in (nn.Tanh, nn.Identity, nn.ReLU, nn.GELU, nn.SiLU, nn.Sigmoid)
-}
-IDENTITY: Final = "torch.nn.modules.linear.Identity"
-SIGMOID: Final = "torch.nn.modules.activation.Sigmoid"
 
 # What CrossEncoder applies to logits, in a config.json: from its version 4 on, and before.
 _SCORES_KEY: Final = "sentence_transformers"
@@ -86,31 +84,6 @@ def read_activation(directory: Path, config: Mapping[str, Any], num_labels: int)
     return str(named or (SIGMOID if num_labels == 1 else IDENTITY))
 
 
-class Dense(nn.Module):
-    """A linear layer and an activation on vectors, (B, in) to (B, out); it is not trained here.
-
-    Args:
-        weight: (out, in).
-        bias: (out,) or None.
-        activation: a name of ACTIVATIONS.
-    """
-
-    def __init__(self, weight: Tensor, bias: Tensor | None, activation: str) -> None:
-        super().__init__()
-        size, width = weight.shape
-        self.linear = nn.Linear(width, size, bias=bias is not None, device="meta")
-        values = {"weight": weight} if bias is None else {"weight": weight, "bias": bias}
-        copies = {name: each.detach().float() for name, each in values.items()}
-        self.linear.load_state_dict(copies, assign=True)
-        self.activation = ACTIVATIONS[activation]()
-        self.activation_name = activation
-        self.requires_grad_(False).eval()
-
-    def forward(self, vectors: Tensor) -> Tensor:
-        found: Tensor = self.activation(self.linear(vectors))
-        return found
-
-
 @dataclass(frozen=True)
 class SentenceForm:
     """From the states of tokens to one vector a text.
@@ -123,6 +96,7 @@ class SentenceForm:
         default_prompt_name: the prompt of a text for which none is named.
         max_seq_length: longest text in tokens; None for all the model's positions.
         truncate_dim: how many numbers of a vector are kept, the first ones; None for all.
+        graph_width: the numbers of a vector after the Dense modules that a graph computes.
     """
 
     pooling: str = "mean"
@@ -132,6 +106,7 @@ class SentenceForm:
     default_prompt_name: str | None = None
     max_seq_length: int | None = None
     truncate_dim: int | None = None
+    graph_width: int | None = None
 
     def prompt(self, given: str | None = None, name: str | None = None) -> str:
         """What is put before a text: ``given``, the prompt called ``name``, or the default one."""
@@ -163,7 +138,7 @@ class SentenceForm:
 
     def dimension(self, width: int) -> int:
         """The numbers of a vector before the cut, from those of the pooled states."""
-        return self.dense[-1].linear.out_features if self.dense else width
+        return self.graph_width or (self.dense[-1].out_features if self.dense else width)
 
 
 DENSE: Final = "dense"
@@ -172,6 +147,8 @@ DENSE: Final = "dense"
 
 def dense_weights(form: SentenceForm) -> dict[str, Tensor]:
     """The weights of a form's Dense modules by their names in a network."""
+    from torch import nn
+
     return nn.Sequential(*form.dense).state_dict(prefix=f"{DENSE}.")
 
 
@@ -179,6 +156,8 @@ def with_weights(
     form: SentenceForm, weights: Mapping[str, Tensor]
 ) -> tuple[dict[str, Tensor], SentenceForm]:
     """The weights of a network without those of its Dense modules, and the form that has these."""
+    from tidybert.checkpoints.dense import Dense
+
     dense = tuple(
         Dense(
             weights[f"{DENSE}.{number}.linear.weight"],
@@ -234,11 +213,13 @@ def write_sentence_form(
     for folder, dense in zip(folders[2:], form.dense, strict=False):
         is_last = scores is not None and dense is form.dense[-1]
         values = {
-            "in_features": dense.linear.in_features,
-            "out_features": dense.linear.out_features,
+            "in_features": dense.in_features,
+            "out_features": dense.out_features,
             "bias": dense.linear.bias is not None,
             "activation_function": dense.activation_name,
             **({"module_output_name": "scores"} if is_last else {}),
         }
+        from tidybert.checkpoints.tensor_files import write_tensors
+
         atomic_write_json(directory / folder / CONFIG_FILE, values)
         write_tensors(directory / folder, dense.state_dict())

@@ -7,20 +7,15 @@ sentence_transformers.sentence_transformer.modules.pooling.Pooling with pooling_
 sentence_transformers/base/model.py and the classes of the modules.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from tidybert.checkpoints.activations import ACTIVATIONS
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sentence_form import (
-    ACTIVATIONS,
-    POOLING_KEYS,
-    POOLINGS,
-    Dense,
-    SentenceForm,
-    longest_text,
-)
-from tidybert.checkpoints.tensor_files import read_tensors
+from tidybert.checkpoints.sentence_form import POOLING_KEYS, POOLINGS, SentenceForm, longest_text
 from tidybert.errors import ConfigError, WeightsError
 from tidybert.storage.json_objects import parse_json, read_json_object
 from tidybert.storage.limits import JSON_BYTES
@@ -32,6 +27,9 @@ from tidybert.storage.model_files import (
     TOKENIZER_CONFIG_FILE,
 )
 from tidybert.storage.opening import is_plain_name, present, read_text
+
+if TYPE_CHECKING:
+    from tidybert.checkpoints.dense import Dense
 
 _DEFAULT_ACTIVATION: Final = "torch.nn.modules.activation.Tanh"
 _PACKAGE: Final = "sentence_transformers."
@@ -69,7 +67,7 @@ def read_sentence_form(directory: ModelDirectory) -> SentenceForm:
     if length is None:
         # The newer form has the length there; a value above all positions means no limit.
         length = longest_text(directory.path)
-    pooling, dense, normalize = _read_modules(directory, path)
+    pooling, dense, normalize, graph_width = _read_modules(directory, path)
     path = directory.path / PROMPTS_FILE
     values = _object(path)
     _check_values(values, {"model_type": ("SentenceTransformer",)}, path)
@@ -84,13 +82,14 @@ def read_sentence_form(directory: ModelDirectory) -> SentenceForm:
         raise ConfigError(
             f"{path}: default_prompt_name is {default!r:.60}, which is not in prompts"
         )
-    return SentenceForm(
-        pooling, dense, normalize, prompts, default, length, _count(values, "truncate_dim", path)
-    )
+    kept = _count(values, "truncate_dim", path)
+    return SentenceForm(pooling, dense, normalize, prompts, default, length, kept, graph_width)
 
 
-def _read_modules(directory: ModelDirectory, path: Path) -> tuple[str, tuple[Dense, ...], bool]:
-    """The pooling, the Dense modules, and whether a Normalize follows."""
+def _read_modules(
+    directory: ModelDirectory, path: Path
+) -> tuple[str, tuple[Dense, ...], bool, int | None]:
+    """The pooling, the Dense modules, whether a Normalize follows, and ``graph_width``."""
     value = parse_json(read_text(path, JSON_BYTES, error=ConfigError), path)
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         raise ConfigError(f"{path}: a list of JSON objects was expected")
@@ -113,15 +112,20 @@ def _read_modules(directory: ModelDirectory, path: Path) -> tuple[str, tuple[Den
         raise ConfigError(f"{path}: two modules are in one folder")
     width = directory.config.hidden_size
     pooling = _read_pooling(directory.path / folders[1] / CONFIG_FILE, width)
-    dense = []
+    dense: list[Dense] = []
+    graph_width = None
     for kind, folder in modules[2:]:
         if kind == "Dense":
-            dense.append(_read_dense(directory.path / folder, width, directory.allow_pickle))
-            width = dense[-1].linear.out_features
+            found = _read_dense(directory, folder, width)
+            if isinstance(found, int):
+                width = graph_width = found
+            else:
+                dense.append(found)
+                width = found.out_features
         else:
             values = directory.path / folder / CONFIG_FILE
             _check_values(_object(values), {"module_input_name": (_SENTENCE,)}, values)
-    return pooling, tuple(dense), normalize
+    return pooling, tuple(dense), normalize, graph_width
 
 
 def _module(entry: Mapping[str, Any], path: Path) -> tuple[str, str]:
@@ -160,7 +164,9 @@ def _read_pooling(path: Path, width: int) -> str:
     return str(modes[0])
 
 
-def _read_dense(folder: Path, width: int, allow_pickle: bool) -> Dense:
+def _read_dense(directory: ModelDirectory, name: str, width: int) -> Dense | int:
+    """The module; of one that a graph computes the numbers of its vectors."""
+    folder = directory.path / name
     path = folder / CONFIG_FILE
     values = read_json_object(path)
     _check_values(values, _DENSE_VALUES, path)
@@ -170,10 +176,17 @@ def _read_dense(folder: Path, width: int, allow_pickle: bool) -> Dense:
             f"{path}: the activation_function is {activation!r:.80}; tidybert computes "
             f"{', '.join(ACTIVATIONS)}"
         )
-    tensors = read_tensors(folder, allow_pickle=allow_pickle)
+    size = _count(values, "out_features", path)
+    if directory.graph is not None:
+        if size is None:
+            raise ConfigError(f"{path}: out_features is missing")
+        return size
+    from tidybert.checkpoints.dense import Dense
+    from tidybert.checkpoints.tensor_files import read_tensors
+
+    tensors = read_tensors(folder, allow_pickle=directory.allow_pickle)
     has_bias = values.get("bias", True)
     shapes = {name: tuple(each.shape) for name, each in tensors.items()}
-    size = values.get("out_features")
     expected: dict[str, Any] = {"linear.weight": (size, width)}
     if has_bias:
         expected["linear.bias"] = (size,)

@@ -163,8 +163,7 @@ def _weights_file(path: Path) -> Path:
         return checkpoints[0]
     if (path / ONNX_FOLDER).is_dir():
         raise WeightsError(
-            f"{path}: an ONNX export, which tidybert does not read; name the MODEL that it was "
-            "made from"
+            f"{path}: an ONNX export, which only answers; name the MODEL that it was made from"
         )
     raise WeightsError(
         f"{path}: no weights here; expected {WEIGHTS_FILE}, {WEIGHTS_FILE}{INDEX_SUFFIX} or, with "

@@ -29,7 +29,7 @@ from tidybert.cli.commands import (  # noqa: F401
 from tidybert.cli.flags import app, check_paths
 from tidybert.cli.output import complain
 from tidybert.cli.standard_streams import finish_stdout, prepare_streams
-from tidybert.errors import OTHER_NAMES, TidyBertError, is_out_of_memory
+from tidybert.errors import OTHER_NAMES, TidyBertError, is_out_of_memory, missing_package
 from tidybert.system.signals import command_signals
 
 # The order of the help.
@@ -129,6 +129,7 @@ def _say_why(error: BaseException, debug: bool) -> int | None:
     if isinstance(error, KeyboardInterrupt | typer.Abort):
         complain("interrupted")
         return INTERRUPTED
+    error = missing_package(error) or error
     if isinstance(error, TidyBertError | OSError):
         complain(f"error: {error.message if isinstance(error, TidyBertError) else error}")
         return error.exit_status if isinstance(error, TidyBertError) else 1

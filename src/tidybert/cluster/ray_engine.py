@@ -141,7 +141,7 @@ class FileWorker:
     def _advance(self, name: str, num_rows: int) -> None:
         self._count(name, num_rows)
         if "torch" in sys.modules:
-            from tidybert.modeling.kernels.threads import return_freed_memory
+            from tidybert.system.memory import return_freed_memory
 
             # What passes keep for the next ones is in pieces, and grows with every new length.
             return_freed_memory()

@@ -1,20 +1,24 @@
 """Batches cut by a budget of tokens, and the order of the examples in each epoch."""
 
+from __future__ import annotations
+
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from tidybert.data.features import Features
-from tidybert.modeling.encoder import LowerStates
-from tidybert.modeling.kernels.threads import num_threads
-from tidybert.modeling.rows import Rows
+
+if TYPE_CHECKING:
+    import torch
+
+    from tidybert.modeling.encoder import LowerStates
+    from tidybert.modeling.rows import Rows
 
 # The gradients of each piece are as large as the trained weights.
 _MOST_PIECES: Final = 4
@@ -30,7 +34,7 @@ class Batch:
     features: Sequence[Features]
     lower_states: LowerStates | None = None
 
-    def to(self, device: torch.device | str) -> "Batch":
+    def to(self, device: torch.device | str) -> Batch:
         """The same batch with its tensors on another device."""
         if str(device) == "cpu":
             return self
@@ -40,6 +44,8 @@ class Batch:
 
 def collate(features: Sequence[Features]) -> Batch:
     """Lay the features' sequences end to end."""
+    from tidybert.modeling.rows import Rows
+
     rows = Rows.from_flat(
         np.concatenate([one.input_ids for one in features]),
         np.concatenate([one.token_type_ids for one in features]),
@@ -96,6 +102,20 @@ def cut_by_tokens(
     return batches
 
 
+def cut_padded(
+    lengths: npt.NDArray[np.int64] | Sequence[int], cells_per_batch: int
+) -> Iterator[npt.NDArray[np.int64]]:
+    """Indices in batches of neighbours in length, the longest first, for a model that pads.
+
+    A batch has at most ``cells_per_batch`` cells, padding included, or one sequence.
+    """
+    order = np.argsort(-np.asarray(lengths), kind="stable")
+    while len(order):
+        size = max(1, cells_per_batch // int(lengths[order[0]]))
+        yield order[:size]
+        order = order[size:]
+
+
 def share_out(lengths: npt.NDArray[np.int64], parts: int) -> list[npt.NDArray[np.int64]]:
     """Indices in at most ``parts`` batches with nearly equal numbers of tokens."""
     tokens = [(0, part) for part in range(min(parts, len(lengths)))]
@@ -109,5 +129,7 @@ def share_out(lengths: npt.NDArray[np.int64], parts: int) -> list[npt.NDArray[np
 
 def pieces_for_threads(lengths: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
     """Indices of the sequences, in pieces large enough for a thread each; at least one."""
+    from tidybert.modeling.kernels.threads import num_threads
+
     worthwhile = int(lengths.sum()) // _FEWEST_TOKENS
     return share_out(lengths, max(1, min(num_threads(), _MOST_PIECES, worthwhile)))

@@ -92,7 +92,7 @@ def apply_corrections(path: str, examples: Sequence[TextExample]) -> Corrected:
                 "itself"
             )
         num_changed += label != one.label
-        corrected[found[0]] = replace(one, label=label)
+        corrected[found[0]] = replace(one, label=label, soft=None)
     return Corrected(corrected, num_changed, len(seen))
 
 

@@ -100,7 +100,7 @@ def find_target(
         raise UsageError(f"{param('at')} names a word that is tagged, and this model does not tag")
 
     def outputs(batch: Batch, wanted: Tensor | None) -> Tensor:
-        found: Tensor = task.outputs(predictor.model, batch)
+        found: Tensor = task.outputs(predictor.network, batch)
         return found if wanted is None else found[wanted]
 
     with torch.no_grad():

@@ -90,7 +90,7 @@ class Explainer(OfOpened):
         if opened.is_finished:
             self.predictor = Predictor.of(opened.finished)
         elif not opened.is_causal:
-            self.masked_lm = opened.head(BertForMaskedLM)
+            self.masked_lm = opened.head("BertForMaskedLM")
         self.encoder: BertModel = encoder_of(self.model)
         self.tokenizer = opened.tokenizer
         self.config = opened.config
@@ -188,7 +188,7 @@ class Explainer(OfOpened):
         Raises WeightsError for a model without a masked-LM head, DataError for a text without
         [MASK], and UsageError for a ``top_k`` that is not 1 to the size of the vocabulary.
         """
-        model = self._opened.with_head(BertForMaskedLM)
+        model = self._opened.with_head("BertForMaskedLM")
         if not 1 <= top_k <= self.tokenizer.vocab_size:
             raise UsageError(
                 f"{param('top_k')} is {top_k}: expected 1 to {self.tokenizer.vocab_size}"
@@ -237,7 +237,7 @@ class Explainer(OfOpened):
         if self.predictor is None:
             encoding = self.encode(text, text_pair)
             (features,) = encoding_features([encoding])
-            model, batch = self._opened.with_head(BertForMaskedLM), collate([features])
+            model, batch = self._opened.with_head("BertForMaskedLM"), collate([features])
             chosen = find_word_target(model, self.tokenizer, encoding, batch, target, at)
         else:
             encoding = self.tokenizer.encode(text, text_pair)

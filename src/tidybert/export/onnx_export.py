@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.checkpoints.converting import HEADS, WholeModel, read_whole_model
+from tidybert.checkpoints.graph import Floats, GraphModel
 from tidybert.checkpoints.graph_check import OPSET
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import SentenceForm, write_sentence_form
@@ -34,66 +35,6 @@ from tidybert.modeling.rows import Rows
 from tidybert.storage.atomic_files import atomic_directory, atomic_write_json
 from tidybert.storage.model_files import CONFIG_FILE, ONNX_FILE, ONNX_FOLDER, ONNX_INT8_FILE
 from tidybert.storage.own_files import make_directory
-
-# An ONNX file in the place of the model that it was made from, to be checked and measured.
-#
-# B sequences, S longest length, T tokens, C classes.
-
-
-class OnnxModel(nn.Module):
-    """A head's outputs over Rows, computed by ONNX Runtime on the CPU.
-
-    Args:
-        path: the file, which ``export_onnx`` wrote.
-        has_choices: whether it is for multiple choice.
-    """
-
-    def __init__(self, path: Path, has_choices: bool) -> None:
-        super().__init__()
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        # Batches have a thread each, as those of tidybert's own models.
-        options.intra_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(
-            path, options, providers=["CPUExecutionProvider"]
-        )
-        self.has_choices = has_choices
-        # What runs a model asks its parameters for their device.
-        self.place = nn.Parameter(torch.empty(0), requires_grad=False)
-
-    def forward(
-        self, rows: Rows, *, output_rows: Tensor | None = None, lower_states: Any = None
-    ) -> Tensor:
-        """The outputs of ``of_rows`` of the model: (B, C), (B,) or (T, C)."""
-        assert lower_states is None
-        is_token = torch.arange(rows.max_seqlen) < torch.tensor(rows.lengths)[:, None]
-        ids, types = (torch.zeros(is_token.shape, dtype=torch.int64) for _ in range(2))
-        ids[is_token], types[is_token] = rows.input_ids, rows.token_type_ids
-        found = self.run(ids, is_token.long(), types)
-        if "start_logits" in found:
-            logits = torch.stack((found["start_logits"], found["end_logits"]), 2)
-        else:
-            logits = found["logits"]
-        per_token = logits[is_token] if logits.dim() == 3 else logits
-        if self.has_choices:
-            return per_token[:, 0]
-        return per_token if output_rows is None else per_token[output_rows]
-
-    def run(self, *tensors: Tensor) -> dict[str, Tensor]:
-        """The file's outputs for input_ids, attention_mask and token_type_ids (B, S).
-
-        A model without segments has no place for the last.
-        """
-        names = [each.name for each in self.session.get_inputs()]
-        tensors = tensors[: len(names)]
-        if self.has_choices and tensors[0].dim() == 2:
-            tensors = tuple(each[:, None] for each in tensors)
-        given = dict(zip(names, (np.asarray(each) for each in tensors), strict=True))
-        outputs = [each.name for each in self.session.get_outputs()]
-        found = self.session.run(outputs, given)
-        return {name: torch.from_numpy(each) for name, each in zip(outputs, found, strict=True)}
-
 
 # The padded forward of a model, which torch.onnx can trace: tensors (B, S) in, tensors out.
 #
@@ -244,7 +185,8 @@ def export_onnx(source: ModelDirectory, destination: str | Path, *, int8: bool =
     has_choices = takes_choices(architecture)
     example = _example(whole.config, has_choices)
     with torch.inference_mode():
-        expected = padded(*example)
+        expected = {name: each.numpy() for name, each in padded(*example).items()}
+    arrays = [each.numpy() for each in example]
     with atomic_directory(destination) as directory:
         _write_beside(directory, whole, architecture)
         make_directory(directory / ONNX_FOLDER)
@@ -263,7 +205,7 @@ def export_onnx(source: ModelDirectory, destination: str | Path, *, int8: bool =
             tuple(expected),
             {name: path.stat().st_size for name, path in files.items()},
             {
-                name: _difference(expected, OnnxModel(path, has_choices).run(*example))
+                name: _difference(expected, GraphModel(path, whole.config).run(*arrays))
                 for name, path in files.items()
             },
             tuple(_lost(whole, architecture)),
@@ -379,7 +321,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _difference(expected: dict[str, Tensor], found: dict[str, Tensor]) -> float:
+def _difference(expected: dict[str, Floats], found: dict[str, Floats]) -> float:
     """The largest difference of any output."""
     assert expected.keys() == found.keys()
-    return max(float((found[name] - each).abs().max()) for name, each in expected.items())
+    return max(float(np.abs(found[name] - each).max()) for name, each in expected.items())

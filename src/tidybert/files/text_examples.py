@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
-from tidybert.errors import LimitError, param
+from tidybert.errors import DataError, LimitError, param
 from tidybert.files.columns import DRAWN, MISSING, LabelCells
 from tidybert.files.rows import (
     finite_number,
@@ -19,6 +19,7 @@ from tidybert.files.rows import (
     plain,
     text_problem,
 )
+from tidybert.storage.json_objects import parse_json
 from tidybert.storage.limits import LABELS
 
 
@@ -27,6 +28,7 @@ class TextExample:
     """One text or pair of texts, its label where the file has one, and its 1-based line there.
 
     ``labels`` are those of a text that may have any number of them, read with ``multi_label``;
+    ``soft`` are the probabilities of its classes, of which ``label`` is the likeliest;
     ``columns`` are the other columns of the row, read with ``keep_columns``; without it those that
     a file of labels has beside them.
     """
@@ -37,6 +39,7 @@ class TextExample:
     row: int
     labels: tuple[str, ...] | None = None
     columns: Mapping[str, object] | None = field(default=None, repr=False, compare=False)
+    soft: Mapping[str, float] | None = field(default=None, repr=False, hash=False)
 
     @property
     def drawn(self) -> Literal["random", "chosen"] | None:
@@ -61,7 +64,7 @@ def label_names(examples: Iterable[TextExample]) -> list[str]:
     """
     found: set[str] = set()
     for each in examples:
-        found.update(each.labels or ())
+        found.update(each.labels or (), each.soft or ())
         if each.label is not None:
             found.add(each.label)
     if len(found) > LABELS.value:
@@ -122,6 +125,34 @@ def labels_of(value: object, separator: str) -> tuple[str, ...] | str:
         what = "missing" if value is MISSING else json_type(value)
         return f"the labels are {what}; for a text without any give an empty list or text"
     return (label,)
+
+
+def soft_label(value: object) -> Mapping[str, float] | str | None:
+    """Probabilities of classes, above 0, that ``value`` holds; a message; None for one class.
+
+    Votes are such numbers too: all are divided by their sum.
+    """
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        try:
+            value = parse_json(value, "the label", error=DataError)
+        except DataError as error:
+            return error.message
+    if isinstance(value, LabelCells):
+        value = {name: cell if cell != "" else None for name, cell in value.cells.items()}
+    if not isinstance(value, Mapping):
+        return None
+    found: dict[str, float] = {}
+    for key, each in value.items():
+        name = canonical_label(key)
+        number = 0.0 if each is None else finite_number(str(each))
+        if name is None or number is None or number < 0 or isinstance(each, bool):
+            return f"the label {str(key)[:40]!r} is {str(each)[:40]!r}; expected a number from 0 on"
+        if number:
+            found[name] = found.get(name, 0.0) + number
+    total = math.fsum(found.values())
+    if not 0 < total < math.inf:
+        return "no label is above 0; give each class a probability, or a number of votes"
+    return {name: number / total for name, number in found.items()}
 
 
 # Labels that a cell spells otherwise than they are meant, which only a whole column shows.

@@ -5,6 +5,7 @@ read is an error with file and line, or, with ``skip_bad_rows``, counted and nam
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -32,6 +33,7 @@ from tidybert.files.text_examples import (
     form_of,
     labels_of,
     plain_form,
+    soft_label,
     true_names,
     width_of_flags,
 )
@@ -60,6 +62,7 @@ def _examples(
     need_label: bool,
     scores: bool = False,
     multi_label: bool = False,
+    soft: bool = False,
 ) -> Iterator[TextExample | Problem]:
     if options.label_separator is not None and not multi_label:
         raise UsageError(
@@ -70,18 +73,26 @@ def _examples(
     # A model's names, such as 1.0, by their plain forms, and by themselves.
     known = {plain_form(one) or one.removeprefix(FASTTEXT_LABEL): one for one in report.known}
     known |= {one: one for one in report.known}
-    found = text_values(report, scores=scores, multi_label=multi_label)
+    found = text_values(report, scores=scores, multi_label=multi_label, soft=soft)
     for values in _with_points(list(found), report) if scores and need_label else found:
         if isinstance(values, Problem):
             yield values
             continue
-        if type(values[3]) in (list, dict):
+        share = soft_label(values[3]) if soft else None
+        if isinstance(share, str):
+            yield Problem(values[0], share)
+            continue
+        if share is not None:
+            values = (*values[:3], max(share, key=share.__getitem__), values[4])
+        elif type(values[3]) in (list, dict):
             label = true_names(values[3])
             if separator is None and isinstance(label, list) and len(label) == 1:
                 # So labelling tools export the one label of a text.
                 label = label[0]
             values = (*values[:3], label, values[4])
         row = text_example(values, report, separator=separator, scores=scores)
+        if share is not None and isinstance(row, TextExample):
+            row = replace(row, soft=share)
         if known and isinstance(row, TextExample) and row.label:
             name = known.get(row.label) or known.get(plain_form(row.label) or "")
             row = replace(row, label=name or row.label)
@@ -99,7 +110,7 @@ def _examples(
 
 
 def text_values(
-    report: ReadReport, *, scores: bool = False, multi_label: bool = False
+    report: ReadReport, *, scores: bool = False, multi_label: bool = False, soft: bool = False
 ) -> Iterator[Values | Problem]:
     """The values of each row of the report's file, or of its rows in memory."""
     with source(report, FORMATS) as found:
@@ -112,7 +123,8 @@ def text_values(
             rows = line_values(found.rows, report)
         else:
             rows = record_values(found.rows, report)
-        yield from _as_meant(rows, report) if report.need_label and not scores else rows
+        is_meant = report.need_label and not (scores or soft)
+        yield from _as_meant(rows, report) if is_meant else rows
 
 
 def _as_meant(rows: Iterator[Values | Problem], report: ReadReport) -> Iterator[Values | Problem]:
@@ -204,7 +216,7 @@ def text_example(
     if isinstance(raw_label, LabelCells):
         raise UsageError(
             f"{param('label')} {report.columns['label']} names several columns; they are read with "
-            f"{param('multi_label')} alone"
+            f"{param('multi_label')} or {param('soft')} alone"
         )
     label = None if raw_label is MISSING else canonical_label(raw_label)
     if report.need_label and label is None:
@@ -243,6 +255,31 @@ def _tuple_names(first: Sequence[object]) -> Sequence[str]:
     return found[len(first)]
 
 
+def _soft_examples(
+    options: ReadOptions, report: ReadReport, *, need_label: bool
+) -> Iterator[TextExample | Problem]:
+    """An example a text, whose label is the mean of those of its rows, such as of annotators."""
+    of_text: dict[tuple[str, str | None], list[TextExample]] = {}
+    for row in _examples(options, report, need_label=need_label, soft=need_label):
+        if isinstance(row, Problem) or not need_label:
+            yield row
+        else:
+            of_text.setdefault((row.text, row.text_pair), []).append(row)
+    several = [len(rows) for rows in of_text.values() if len(rows) > 1]
+    if several:
+        report.notes.append(
+            f"{sum(several):,} rows are of {count_of(len(several), 'text')} with several: a text "
+            "has the mean of its labels"
+        )
+    for rows in of_text.values():
+        shares: Counter[str] = Counter()
+        for one in rows:
+            for name, share in (one.soft or {one.label or "": 1.0}).items():
+                shares[name] += share / len(rows)  # type: ignore[assignment]
+        likeliest = max(shares, key=shares.__getitem__)
+        yield replace(rows[0], label=likeliest, soft=dict(shares))
+
+
 read_examples = ExampleReader(_examples, FORMATS, _tuple_names)
 """Reads texts.
 
@@ -251,3 +288,5 @@ The detail ``scores`` makes a row whose label is not a finite number a bad row, 
 into ``example.labels``.  ``keep_columns`` keeps the other columns of a row in ``example.columns``.
 Standard input without a format is JSON lines where its first byte is ``{``, else plain lines.
 """
+read_soft_examples = ExampleReader(_soft_examples, FORMATS, _tuple_names)
+"""Reads texts whose labels may be probabilities, in ``example.soft``; see ``soft_label``."""

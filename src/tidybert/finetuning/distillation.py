@@ -124,7 +124,7 @@ def _scores(opened: OpenedModel, examples: Sequence[VectorExample], num_labelled
         [scores[[number_of[pair] for pair in each]] for each in pairs],
         of_scores,
         predictor.fingerprint,
-        encoder_of(predictor.model).config.num_hidden_layers,
+        encoder_of(predictor.network).config.num_hidden_layers,
         predictor.metadata.metrics,
         _cut_remark(sum(each.read.truncated for each in answers), "pair", predictor.max_seq_length),
     )
@@ -197,9 +197,9 @@ def supervision_of(
         opened = _open_teacher(job, task, tokenizer)
         answers, remark, noun = _answers(opened, features), "", "sequence"
         teacher, metrics = opened.fingerprint, opened.metadata.metrics
-        layers = len(encoder_of(opened.model).layers)
+        layers = len(encoder_of(opened.network).layers)
         if examples.unlabelled and job.num_layers:
-            encoder = encoder_of(opened.model)
+            encoder = encoder_of(opened.network)
         loss = Distillation(task, job.teacher_weight, job.teacher_temperature)
         summed_loss = loss.summed_loss
     for one, rows in zip(features, answers, strict=True):
@@ -335,17 +335,17 @@ def _open_teacher(job: FinetuningJob, task: AnyTask, tokenizer: BertTokenizer) -
             "reads the running text: train the teacher again"
         )
     try:
-        fitting_length(encoder_of(teacher.model).config, job.length)
+        fitting_length(encoder_of(teacher.network).config, job.length)
     except UsageError as error:
         raise UsageError(f"{named}: {error.message}") from None
     if theirs.names:
-        reorder_labels(teacher.model, [theirs.label_ids[name] for name in task.names])
+        reorder_labels(teacher.network, [theirs.label_ids[name] for name in task.names])
     return teacher
 
 
 def _answers(teacher: Predictor[Any], features: Sequence[Features]) -> list[Any]:
     """What the teacher outputs for each of the features, (r, C) float32."""
-    task, model = teacher.task, teacher.model
+    task, model = teacher.task, teacher.network
     return run_batches(
         lambda batch: task.trained_outputs(model, batch),
         features,

@@ -155,7 +155,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
         file = opened.directory.path / ARGUMENTS_FILE
         return FinetunedModel(
             found.task,
-            found.model,
+            found.network,
             found.tokenizer,
             opened.config,
             metadata.max_seq_length,

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tidybert.catalog import is_size
+from tidybert.checkpoints.activations import IDENTITY
 from tidybert.checkpoints.model_directory import ModelDirectory
-from tidybert.checkpoints.sentence_form import IDENTITY
 from tidybert.configuration import BertConfig
 from tidybert.configuration.relatives import ModernBertConfig
 from tidybert.data.batching import Batch
@@ -36,6 +36,7 @@ from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import reorder_labels
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.answers import Answers
+from tidybert.tasks.classification import likeliest
 from tidybert.tasks.task import AnyTask, Task
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fine_tuning import FineTuning
@@ -119,7 +120,7 @@ def draw_groups(features: Sequence[Features], seed: int) -> list[Features]:
     """
     by_class: dict[int, list[int]] = {}
     for number, one in enumerate(features):
-        by_class.setdefault(int(one.label), []).append(number)
+        by_class.setdefault(likeliest(one.label), []).append(number)
     members = list(by_class.values())
     num_classes = min(len(members), _MOST_CLASSES)
     wanted = math.ceil(_PASSES * len(features) / GROUP)
@@ -138,7 +139,7 @@ def _group(texts: Sequence[Features]) -> Features:
         np.concatenate([one.token_type_ids for one in texts]),
         sum(one.num_tokens for one in texts),
         lengths=tuple(len(one.input_ids) for one in texts),
-        label=[int(one.label) for one in texts],
+        label=[one.label for one in texts],
     )
 
 
@@ -158,17 +159,20 @@ class _Contrast:
         return total
 
 
-def group_loss(states: Tensor, classes: Sequence[int]) -> Tensor:
-    """The mean loss of the pairs of one class plus that of the pairs of two; a scalar."""
+def group_loss(states: Tensor, classes: Sequence[int] | Sequence[tuple[float, ...]]) -> Tensor:
+    """The mean loss of the pairs of one class plus that of the pairs of two; a scalar.
+
+    Where classes have probabilities, a pair counts for both by the chance that its class is one.
+    """
     directions = functional.normalize(states, dim=1)
     first, second = torch.triu_indices(len(classes), len(classes), 1, device=states.device)
     of = torch.tensor(classes, device=states.device)
-    is_alike = of[first] == of[second]
-    losses = ((directions @ directions.T)[first, second] - is_alike.float()).square()
+    alike = (of @ of.T)[first, second] if of.ndim > 1 else (of[first] == of[second]).float()
+    cosines = (directions @ directions.T)[first, second]
     total = states.new_zeros(())
-    for chosen in (is_alike, ~is_alike):
+    for share, target in ((alike, 1.0), (1 - alike, 0.0)):
         # A group of one class has no pairs of two.
-        total = total + (losses * chosen).sum() / chosen.sum().clamp_min(1)
+        total = total + ((cosines - target).square() * share).sum() / share.sum().clamp_min(1)
     return total
 
 

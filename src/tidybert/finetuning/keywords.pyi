@@ -53,6 +53,8 @@ class FinetuneOptions(TypedDict, total=False):
     'answer: give "no answer" where its score is higher than the best answer\'s by this. If not set: fitted on dev.'
     long: Literal['truncate', 'head-tail', 'windows'] | None
     'classify, regress: cut a text that is too long: truncate keeps its start, head-tail its start and end; windows reads it all and averages.'
+    soft: bool | None
+    'classify: labels may be probabilities: objects, a column a class, or several rows of a text.'
     class_weight: Literal['balanced'] | None
     'classify: balanced gives rare classes more weight in the loss.'
     min_coverage: float | None

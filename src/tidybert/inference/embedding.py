@@ -4,25 +4,32 @@ Google's extract_features.py writes the states of each token; sentence-transform
 one vector a text.  T tokens, B sequences, H width, L layers, d values a vector.
 """
 
+from __future__ import annotations
+
 import copy
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
 
 from tidybert.catalog import DEFAULT_MODEL
+from tidybert.checkpoints.graph import EMBEDDING, STATES, Floats, GraphModel
+from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.data.features import Features, UnknownTokens, text_features
-from tidybert.errors import TruncationWarning, UsageError, param
+from tidybert.errors import TruncationWarning, UsageError, WeightsError, param
 from tidybert.files.rows import as_list
-from tidybert.inference.forward import encoding_features, run_batches
+from tidybert.inference.forward import (
+    GraphOutputs,
+    Outputs,
+    encoding_features,
+    pooled,
+    run_batches,
+)
 from tidybert.inference.keywords import EmbedderKeywords
 from tidybert.inference.loading import (
     OfOpened,
@@ -32,13 +39,39 @@ from tidybert.inference.loading import (
     model_fingerprint,
 )
 from tidybert.inference.options import EmbedderOptions, OpeningOptions
-from tidybert.modeling.attention import PLAIN_PASS, PassOptions
-from tidybert.modeling.encoder import LowerStates
-from tidybert.modeling.rows import Rows, pooled
 from tidybert.options import documented, spelled_out, values_of
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import counting_bar, warn_user
 from tidybert.tokenization.tokenizer import Encoding, Span
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tidybert.modeling.rows import Rows
+
+_SMALLEST_LENGTH: Final = np.float32(1e-12)
+
+
+def fitted(vectors: Floats, dimensions: int | None, *, normalize: bool) -> Floats:
+    """The first ``dimensions`` numbers (None: all) of each vector (n, d), scaled to length 1 if
+    ``normalize``."""
+    found = vectors[:, :dimensions]
+    if normalize:
+        found = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), _SMALLEST_LENGTH)
+    return np.ascontiguousarray(found)
+
+
+def graph_vectors(graph: GraphModel, form: SentenceForm, pooling: str | None) -> Outputs | None:
+    """What gives (B, d) pooled, or (T, d) without pooling; None where the graph does not have it.
+
+    Vectors of a graph with Dense modules are scaled and cut already.
+    """
+    name = STATES if pooling is None or form.graph_width is None else EMBEDDING
+    if name not in graph.outputs or (name == EMBEDDING and pooling != form.pooling):
+        return None
+    if pooling is None or name == EMBEDDING:
+        return GraphOutputs(graph, lambda found, _: found[name])
+    return GraphOutputs(graph, lambda found, flat: pooled(found[name], flat.lengths, pooling))
 
 
 @dataclass(frozen=True)
@@ -97,11 +130,15 @@ class Embedder(OfOpened):
         self.pooling: str = given.pooling or form.pooling
         self.combine = given.combine
         self.normalize = form.normalize if given.normalize is None else given.normalize
-        self._opened, self.encoder, self.tokenizer = opened, opened.encoder, opened.tokenizer
+        self._opened, self.tokenizer = opened, opened.tokenizer
+        #: The network, or the graph in its place.
+        self.encoder: Any = opened.encoder if opened.graph is None else opened.graph
         #: ``precision``: float32, bfloat16, float16 or int8.
         self.device, self.precision = opened.device, opened.precision
         config = opened.config
         self.layers = find_layers(given.layers, config.num_hidden_layers)
+        if opened.graph is not None:
+            self._check_graph(form, given)
         if form.dense and self.layers != (config.num_hidden_layers,):
             raise UsageError(
                 f"{param('layers', given.layers)}: the Dense module of {opened.name} reads the "
@@ -113,11 +150,14 @@ class Embedder(OfOpened):
         #: Put before each text.
         self.prompt = form.prompt(given.prompt, given.prompt_name)
         #: The modules between pooling and scaling.
-        self.dense = nn.Sequential(*form.dense)
+        self.dense = form.dense
         #: d of ``token_vectors``, which no module changes.
         width = len(self.layers) if self.combine == "concat" else 1
         self.token_dimension = config.hidden_size * width
         full = form.dimension(self.token_dimension)
+        self._is_embedding = form.graph_width is not None
+        if self._is_embedding and form.truncate_dim:
+            full = min(full, form.truncate_dim)
         if given.truncate_dim is not None and given.truncate_dim > full:
             raise UsageError(
                 f"{param('truncate_dim', given.truncate_dim)}: expected 1 to {full}, the numbers "
@@ -126,10 +166,33 @@ class Embedder(OfOpened):
         #: d, the number of values in a vector.
         self.dimension = min(given.truncate_dim or form.truncate_dim or full, full)
         # sentence-transformers scales by its module before it cuts, and on request after it.
-        self._scaled_before = form.normalize and given.normalize is not False
+        is_scaled = form.normalize and given.normalize is not False
+        self._scaled_before = is_scaled and not self._is_embedding
         self._scaled_after = given.normalize is True
-        self.dense.to(self.device)
+        for each in self.dense:
+            each.to(str(self.device))
         self._has_warned = False
+
+    def _check_graph(self, form: SentenceForm, given: EmbedderOptions) -> None:
+        """Raise WeightsError for a graph without states, UsageError for what it did not keep."""
+        where = self._opened.directory
+        if STATES not in self.encoder.outputs:
+            raise WeightsError(
+                f"{where} gives {', '.join(self.encoder.outputs)} and no vectors: convert an "
+                "encoder, or a RUN of embed, to have a graph that embeds"
+            )
+        if self.layers != (self._opened.config.num_hidden_layers,):
+            raise UsageError(
+                f"{param('layers', given.layers)}: a graph gives the last layer alone; name the "
+                "model that it was converted from, where PyTorch is installed"
+            )
+        is_other = self.pooling != form.pooling or (form.normalize and not self.normalize)
+        if form.graph_width is not None and is_other:
+            raise UsageError(
+                f"{where}: its Dense modules are in the graph, after the pooling {form.pooling}"
+                f"{' and a scaling' * form.normalize}: leave {param('pooling')} and "
+                f"{param('normalize', False)} out"
+            )
 
     @cached_property
     def unknown(self) -> UnknownTokens:
@@ -245,7 +308,7 @@ class Embedder(OfOpened):
         """The vectors of all features one after another, ``counts`` of each."""
         self.unknown.add(features)
         found = run_batches(
-            lambda batch: self._vectors(batch.rows, pooling),
+            self._outputs(pooling),
             features,
             counts,
             self.device,
@@ -253,10 +316,24 @@ class Embedder(OfOpened):
             precision=self.precision,
         )
         width = self.token_dimension if pooling is None else self.dimension
-        return np.concatenate([np.empty((0, width), dtype=np.float32), *found])
+        vectors = np.concatenate([*found]) if found else np.empty((0, width), dtype=np.float32)
+        if pooling is not None:
+            vectors = fitted(vectors, None, normalize=self._scaled_before)
+        return fitted(vectors, width, normalize=self._scaled_after)
+
+    def _outputs(self, pooling: str | None) -> Outputs:
+        if self._opened.graph is None:
+            return lambda batch: self._vectors(batch.rows, pooling)
+        found = graph_vectors(self._opened.graph, self._opened.form, pooling)
+        assert found is not None
+        return found
 
     def _vectors(self, rows: Rows, pooling: str | None) -> Tensor:
-        """(B, d) pooled, or (T, d) without pooling."""
+        """(B, d) pooled, or (T, d) without pooling, of a network."""
+        import torch
+
+        from tidybert.modeling.rows import pooled
+
         states = [each.float() for each in self._states(rows, only_first=pooling == "cls")]
         combined = self.combine == "concat"
         vectors = torch.cat(states, dim=1) if combined else torch.stack(states).sum(0)
@@ -264,15 +341,15 @@ class Embedder(OfOpened):
             vectors = vectors / len(states)
         if pooling in ("mean", "max"):
             vectors = pooled(vectors, rows, pooling)
-        if pooling is not None:
-            vectors = self.dense(vectors)
-            if self._scaled_before:
-                vectors = functional.normalize(vectors)
-            vectors = vectors[:, : self.dimension]
-        return functional.normalize(vectors) if self._scaled_after else vectors
+        for dense in self.dense if pooling is not None else ():
+            vectors = dense(vectors)
+        return vectors
 
     def _states(self, rows: Rows, *, only_first: bool) -> list[Tensor]:
         """The layers' hidden states in the order asked for: (T, H), or (B, H) of [CLS] alone."""
+        from tidybert.modeling.attention import PLAIN_PASS, PassOptions
+        from tidybert.modeling.encoder import LowerStates
+
         first, highest = rows.first_rows, max(self.layers)
         hidden = self.encoder.embeddings(rows)
         of_highest = PassOptions(output_rows=first) if only_first else PLAIN_PASS

@@ -1,5 +1,7 @@
 """Run features through a model in batches of similar length, results in the order given."""
 
+from __future__ import annotations
+
 import io
 import logging
 import math
@@ -7,32 +9,31 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from threading import Condition, Thread
-from typing import Final, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
 
 from tidybert.catalog import find_model
-from tidybert.data.batching import Batch, collate, cut_by_tokens
+from tidybert.checkpoints.graph import LOGITS, STATES, Cpu, Flat, Floats, GraphModel
+from tidybert.data.batching import Batch, collate, cut_by_tokens, cut_padded
 from tidybert.data.features import Features
 from tidybert.errors import ConfigError, DeviceMemoryError, UsageError, WeightsError, param
 from tidybert.inference.options import AnswerPrecision
-from tidybert.modeling.kernels.linear import RoundedWeights
-from tidybert.modeling.kernels.threads import map_on_threads, num_threads
-from tidybert.modeling.kernels.transfer import Fetched
 from tidybert.storage.json_objects import read_json_object
 from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization.tokenizer import Encoding
-from tidybert.training.precision import is_mixed, usual_torch
 from tidybert.training.runs.provenance import trained_in
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 # Items of a stream that may pause: a thread waits for them while earlier ones are worked on.
 
@@ -147,6 +148,8 @@ def choose_precision(
             f"{param('device', 'cpu')}, or use auto"
         )
     if precision == "bfloat16":
+        from tidybert.training.precision import is_mixed
+
         is_mixed(precision, device)
     if precision != "auto":
         return precision
@@ -165,16 +168,22 @@ def as_trained(precision: str | None, device: torch.device, width: int) -> str:
 
     It is bfloat16 only where this device suits a model of this ``width``.
     """
+    from tidybert.training.precision import is_mixed
+
     mixed = precision == "bfloat16" and is_mixed("auto", device, width)
     return "bfloat16" if mixed else "float32"
 
 
 @contextmanager
-def answering_in(precision: str, device: torch.device) -> Iterator[None]:
+def answering_in(precision: str, device: torch.device | Cpu) -> Iterator[None]:
     """The context of a forward pass without gradients, in each of its threads.
 
     On CUDA, products of float32 take TF32: their factors have 10 bits after the point.
     """
+    import torch
+
+    from tidybert.training.precision import usual_torch
+
     # The layers of int8 take and give float32.
     if precision not in ("float32", "int8"):
         with (
@@ -213,7 +222,7 @@ Indices = npt.NDArray[np.int64]
 
 def run_features(
     task: AnyTask,
-    model: nn.Module,
+    model: nn.Module | GraphModel,
     features: Sequence[Features],
     tokens_per_batch: int | None = None,
     reporter: Reporter = SILENT,
@@ -225,12 +234,14 @@ def run_features(
     Where a row is a sequence's, one that several features have is computed once.
     """
 
+    outputs = outputs_of(task, model)
+
     def run(some: Sequence[Features], reporter: Reporter) -> list[npt.NDArray[np.float32]]:
         return run_batches(
-            lambda batch: task.outputs(model, batch),
+            outputs,
             some,
             [task.num_rows(one) for one in some],
-            next(model.parameters()).device,
+            device_of(model),
             tokens_per_batch,
             reporter,
             precision=precision,
@@ -238,7 +249,8 @@ def run_features(
 
     if task.unit == "sequence":
         different, numbers = _different_sequences(features)
-        if len(different) < sum(map(len, numbers)):
+        # A graph pads, so the sequences of an example are better apart.
+        if isinstance(model, GraphModel) or len(different) < sum(map(len, numbers)):
             share = len(features) / len(different)
             scaled = replace(reporter, advance=lambda done: reporter.advance(int(done * share)))
             rows = run(different, scaled)
@@ -263,11 +275,59 @@ def _different_sequences(features: Sequence[Features]) -> tuple[list[Features], 
     return list(different.values()), found
 
 
+@dataclass(frozen=True)
+class GraphOutputs:
+    """What a graph gives for a batch: ``rows``, from its outputs by name and the batch."""
+
+    graph: GraphModel
+    rows: Callable[[dict[str, Floats], Flat], Floats] = lambda found, _: found[LOGITS]
+
+    def __call__(self, features: Sequence[Features]) -> Floats:
+        flat = Flat(
+            np.concatenate([one.input_ids for one in features]),
+            np.concatenate([one.token_type_ids for one in features]),
+            tuple(length for one in features for length in one.sequence_lengths),
+        )
+        return self.rows(self.graph(flat), flat)
+
+
+Outputs = Callable[[Batch], "Tensor"] | GraphOutputs
+"""The rows of a batch: a network's, in PyTorch, or a graph's."""
+
+
+def outputs_of(task: AnyTask, model: nn.Module | GraphModel) -> Outputs:
+    """The task's outputs of a batch."""
+    if not isinstance(model, GraphModel):
+        return lambda batch: task.outputs(model, batch)
+    if not task.pools_itself:
+        return GraphOutputs(model)
+    pooling: str = getattr(task, "pooling")  # noqa: B009
+    return GraphOutputs(model, lambda found, flat: pooled(found[STATES], flat.lengths, pooling))
+
+
+def pooled(states: Floats, lengths: Sequence[int], pooling: str) -> Floats:
+    """(B, H): the mean or max of each sequence's states (T, H), or that of [CLS]."""
+    starts = np.cumsum([0, *lengths[:-1]])
+    if pooling == "cls":
+        first: Floats = states[starts]
+        return first
+    if pooling == "max":
+        largest: Floats = np.maximum.reduceat(states, starts)
+        return largest
+    sums: Floats = np.add.reduceat(states, starts)
+    return sums / np.array(lengths, dtype=np.float32)[:, None]
+
+
+def device_of(model: Any) -> torch.device | Cpu:
+    """Where a network is; a graph is on the CPU."""
+    return model.device if isinstance(model, GraphModel) else next(model.parameters()).device
+
+
 def run_batches(
-    outputs: Callable[[Batch], Tensor],
+    outputs: Outputs,
     features: Sequence[Features],
     num_rows: Sequence[int],
-    device: torch.device,
+    device: torch.device | Cpu,
     tokens_per_batch: int | None = None,
     reporter: Reporter = SILENT,
     *,
@@ -282,6 +342,54 @@ def run_batches(
     Raises DeviceMemoryError if one of the features alone does not fit, and WeightsError for outputs
     that are not finite.
     """
+    if isinstance(outputs, GraphOutputs):
+        launched = _on_graph(outputs, features, tokens_per_batch)
+    else:
+        launched = _on_torch(outputs, features, device, tokens_per_batch, precision)
+    results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
+    num_done = 0
+    for chosen, found in launched:
+        if not np.isfinite(found).all():
+            if precision == "float16":
+                raise WeightsError(
+                    "the model's outputs are not finite in float16, which ends at 65,504: use "
+                    f"{param('precision', 'bfloat16')} or {param('precision', 'float32')}"
+                )
+            raise WeightsError(
+                "the model's outputs are not finite: its weights are too large, or not finite "
+                "themselves; take earlier ones, or train again at a lower "
+                "learning rate"
+            )
+        ends = np.cumsum([num_rows[index] for index in chosen])
+        for index, rows in zip(chosen, np.split(found, ends[:-1]), strict=True):
+            results[index] = rows
+        num_done += len(chosen)
+        reporter.advance(num_done)
+    return results
+
+
+def _on_graph(
+    outputs: GraphOutputs, features: Sequence[Features], most: int | None
+) -> Iterator[tuple[Indices, Floats]]:
+    """The rows of each batch, and the numbers of its features."""
+    most = most or _TOKENS_PER_BATCH["cpu"]
+    for chosen in cut_padded([max(one.sequence_lengths) for one in features], most):
+        yield chosen, outputs([features[index] for index in chosen])
+
+
+def _on_torch(
+    outputs: Callable[[Batch], Tensor],
+    features: Sequence[Features],
+    device: Any,
+    tokens_per_batch: int | None,
+    precision: str,
+) -> Iterator[tuple[Indices, Floats]]:
+    """The same of a network; see ``run_batches``."""
+    import torch
+
+    from tidybert.modeling.kernels.linear import RoundedWeights
+    from tidybert.modeling.kernels.threads import map_on_threads, num_threads
+    from tidybert.modeling.kernels.transfer import Fetched
 
     weights = RoundedWeights()
 
@@ -313,27 +421,8 @@ def run_batches(
         launched = map_on_threads(launch, batches)
     else:
         launched = _one_ahead(map(launch, cut_by_tokens(lengths, most)))
-    results: list[npt.NDArray[np.float32]] = [np.empty(0, dtype=np.float32)] * len(features)
-    num_done = 0
     for chosen, fetched in chain.from_iterable(launched):
-        found = fetched.numpy()
-        if not np.isfinite(found).all():
-            if precision == "float16":
-                raise WeightsError(
-                    "the model's outputs are not finite in float16, which ends at 65,504: use "
-                    f"{param('precision', 'bfloat16')} or {param('precision', 'float32')}"
-                )
-            raise WeightsError(
-                "the model's outputs are not finite: its weights are too large, or not finite "
-                "themselves; take earlier ones, or train again at a lower "
-                "learning rate"
-            )
-        ends = np.cumsum([num_rows[index] for index in chosen])
-        for index, rows in zip(chosen, np.split(found, ends[:-1]), strict=True):
-            results[index] = rows
-        num_done += len(chosen)
-        reporter.advance(num_done)
-    return results
+        yield chosen, fetched.numpy()
 
 
 def _one_ahead(pieces: Iterator[T]) -> Iterator[T]:

@@ -18,7 +18,6 @@ from tidybert.inference.forward import answering_in, run_batches
 from tidybert.inference.loading import OfPretraining, check_texts, single_texts
 from tidybert.inference.options import OpeningOptions
 from tidybert.modeling.architectures import CausalModel, KeyValueCache
-from tidybert.modeling.heads import BertForMaskedLM, CausalLM
 from tidybert.modeling.kernels.transfer import to_device as copied_to
 from tidybert.options import documented
 from tidybert.tokenization.vocabulary import EOS_TOKEN
@@ -49,7 +48,8 @@ class TextScorer(OfPretraining):
         model: a RUN of train-lm, or a MODEL with a masked-LM head.
     """
 
-    _heads = (BertForMaskedLM, CausalLM)
+    _heads = ("BertForMaskedLM", "CausalLM")
+    _has_graph = False
 
     @property
     def measure(self) -> str:
@@ -246,7 +246,8 @@ class TextGenerator(OfPretraining):
         model: a RUN of train-lm.
     """
 
-    _heads = (CausalLM, CausalLM)
+    _heads = ("CausalLM", "CausalLM")
+    _has_graph = False
 
     def generate(
         self,
@@ -356,7 +357,7 @@ class TextGenerator(OfPretraining):
         encoder = self.model.bert
         assert isinstance(encoder, CausalModel)
         with answering_in(self.precision, self.device):
-            hidden = encoder.extend(torch.tensor(ids, device=self.device), cache)
+            hidden = encoder.extend(torch.tensor(ids, device=str(self.device)), cache)
             logits: Tensor = self.model.logits(hidden[-1:])[0, : self.tokenizer.vocab_size]
         found = logits.float().cpu().numpy().astype(np.float64)
         if not np.isfinite(found).all():

@@ -1,5 +1,7 @@
 """A MODEL or a RUN, opened to answer: the only place that opens one for that."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import logging
@@ -8,16 +10,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, Unpack
 
-import torch
-from torch import nn
-
+from tidybert.checkpoints.graph import (
+    LOGITS,
+    NEXT,
+    PRECISIONS,
+    STATES,
+    Cpu,
+    GraphModel,
+    graph_precision,
+)
 from tidybert.checkpoints.metadata import ModelMetadata, restored_values
 from tidybert.checkpoints.model_directory import Model, ModelDirectory
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
-from tidybert.checkpoints.weights import huggingface_names
 from tidybert.configuration import BertConfig, CausalConfig
 from tidybert.errors import (
     LINE,
@@ -26,35 +33,25 @@ from tidybert.errors import (
     TidyBertError,
     UsageError,
     WeightsError,
+    has_package,
     param,
 )
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import choose_precision, in_chunks
 from tidybert.inference.keywords import OpeningKeywords
 from tidybert.inference.options import OpeningOptions
-from tidybert.modeling.architectures import build_encoder, encoder_of
-from tidybert.modeling.bert import BertModel
-from tidybert.modeling.heads import (
-    BertForMaskedLM,
-    BertForNextSentencePrediction,
-    BertForPreTraining,
-    CausalLM,
-)
-from tidybert.modeling.kernels.answer_layers import (
-    AnswerLayer,
-    use_bfloat16,
-    use_float32,
-    use_int8,
-)
-from tidybert.modeling.kernels.linear import largest_weight
-from tidybert.modeling.kernels.processor import has
 from tidybert.options import check_type, spelled_out, values_of
 from tidybert.storage.model_files import CONFIG_FILE, METADATA_FILE
 from tidybert.system.terminal import ShowsFacts
 from tidybert.tasks.registry import foreign_metadata, task_for
 from tidybert.tasks.task import AnyTask
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.precision import usual_torch
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from tidybert.modeling.bert import BertModel
 
 _LOGGER: Final = logging.getLogger(__name__)
 PRETRAINING: Final = "pretrain"
@@ -63,11 +60,12 @@ PRETRAINING: Final = "pretrain"
 _EMBEDDINGS: Final = "embeddings"
 _OF_ENCODER: Final = (_EMBEDDINGS, "encoder", "pooler")
 _OF_NETWORK: Final = ("mlm", "nsp")
-_HEADS: Final[dict[type[nn.Module], str]] = {
-    BertForMaskedLM: "masked-LM head",
-    BertForNextSentencePrediction: "next-sentence head",
-    CausalLM: "output layer",
+_HEADS: Final = {
+    "BertForMaskedLM": "masked-LM head",
+    "BertForNextSentencePrediction": "next-sentence head",
+    "CausalLM": "output layer",
 }
+"""By transformers' name of a class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +74,17 @@ class Finished:
 
     name: str
     task: AnyTask
-    model: nn.Module
+    model: nn.Module | GraphModel
     tokenizer: BertTokenizer
     metadata: ModelMetadata
     precision: str
     label_values: Mapping[str, Any]
     directory: Path | None
+
+    @property
+    def network(self) -> nn.Module:
+        """The model, to be looked into or trained; UsageError for a graph."""
+        return network_of(self.model)
 
 
 class OpenedModel:
@@ -107,26 +110,43 @@ class OpenedModel:
         self.config: BertConfig = self.directory.config
         #: Whether it is a language model, which reads from left to right.
         self.is_causal = isinstance(self.config, CausalConfig)
-        self.device = choose_device(device)
         self._is_plain = precision is None
+        #: The graph that answers in the place of a network; None where weights do.
+        self.graph: GraphModel | None = None
+        #: Where networks are; a graph is on the CPU.
+        self.device: torch.device | Cpu
         #: float32, bfloat16, float16 or int8.
-        self.precision = choose_precision(
-            precision or "float32", model, self.device, self.config.hidden_size
-        )
+        self.precision: str
+        folder = self.directory.graph
+        if folder is not None and not self._is_plain:
+            if device not in ("auto", "cpu"):
+                raise UsageError(f"{param('device', device)}: {folder} answers on the CPU; use cpu")
+            self.precision = graph_precision(folder, precision or "float32")
+            self.directory.verify()
+            self.graph = GraphModel(folder / PRECISIONS[self.precision], self.config)
+            self.device = self.graph.device
+        else:
+            self.need_weights()
+            self.device = choose_device(device)
+            self.precision = choose_precision(
+                precision or "float32", model, self.device, self.config.hidden_size
+            )
         self._parts: dict[str, nn.Module] = {}
         self._networks: dict[Any, tuple[Any, tuple[str, ...]]] = {}
 
     @classmethod
-    def of(cls, model: "str | Path | OpenedModel", **given: Any) -> "OpenedModel":
+    def of(cls, model: str | Path | OpenedModel, **given: Any) -> OpenedModel:
         """The model itself where it is open, else opened as ``given`` says."""
         return model if isinstance(model, OpenedModel) else cls(model, **given)
 
-    def in_float32(self, *, is_plain: bool = False) -> "OpenedModel":
+    def in_float32(self, *, is_plain: bool = False) -> OpenedModel:
         """The same model in float32 on the CPU, to answer or, if ``is_plain``, to be looked into.
 
         It shares the weights that are in memory so; a CPU has the embeddings in every precision.
         """
         precision = None if is_plain else "float32"
+        if self.graph is not None and self.precision == precision:
+            return self
         given = {"allow_pickle": self.directory.allow_pickle, "plain_texts": self._plain_texts}
         other = OpenedModel(self.name, device="cpu", precision=precision, **given)
         if self._layers == other._layers:
@@ -139,6 +159,17 @@ class OpenedModel:
     def _layers(self) -> tuple[str, str, bool]:
         """What decides which layers it has: device and precision, and whether they are plain."""
         return self.device.type, self.precision, self._is_plain or self.is_causal
+
+    def need_weights(self) -> None:
+        """Raise UsageError where a network can not be made."""
+        if self.directory.graph is not None:
+            raise _only_answers(self.directory.path)
+        if not has_package("torch"):
+            raise UsageError(
+                f"{self.directory} has weights, which PyTorch computes, and PyTorch is not "
+                "installed: pip install tidybert, or where it is installed write a graph, which "
+                f"answers here: tidybert convert {self.name} DST --to onnx"
+            )
 
     @cached_property
     def tokenizer(self) -> BertTokenizer:
@@ -170,9 +201,25 @@ class OpenedModel:
         directory = self.directory
         metadata = read_finished(directory)
         task = task_for(metadata).completed(directory)
-        network, lacking = self.network(task.build_model)
-        task.attach(network)
-        if lacking:
+        network: nn.Module | GraphModel | None = self.graph
+        lacking: tuple[str, ...] = ()
+        if self.graph is None:
+            network, lacking = self.network(task.build_model)
+            task.attach(network)
+        elif task.architecture != (self.directory.architecture or task.architecture):
+            lacking = (f"{task.architecture} in {CONFIG_FILE}",)
+        elif self.graph.num_labels not in (None, len(task.names)) and task.names:
+            lacking = (f"output for {len(task.names)} labels: it has {self.graph.num_labels}",)
+        elif task.pools_itself:
+            if self.form.graph_width is not None:
+                raise UsageError(
+                    f"{directory}: its Dense modules are in the graph, which gives the vectors of "
+                    "tidybert embed and Embedder: ask these"
+                )
+            self.graph.require(STATES, 3, task.name)
+        else:
+            self.graph.require(LOGITS, 3 if task.unit == "token" else 2, task.name)
+        if lacking or network is None:
             raise WeightsError(
                 f"{directory} has no {', '.join(lacking)}: it is not a fine-tuned model. Fine-tune "
                 f"it with tidybert finetune {task.name}"
@@ -184,6 +231,8 @@ class OpenedModel:
     @cached_property
     def encoder(self) -> BertModel:
         """The encoder of a BERT, with its pooler if the weights have one."""
+        from tidybert.modeling.architectures import build_encoder
+
         encoder, lacking = self.network(build_encoder)
         if lacking:
             encoder.pooler = None
@@ -192,22 +241,43 @@ class OpenedModel:
     @property
     def whole(self) -> nn.Module:
         """The network with the heads of its training: those that the weights lack are random."""
+        from tidybert.modeling.heads import BertForPreTraining, CausalLM
+
         if self.is_causal:
             return self.network(CausalLM)[0]
-        return self.finished.model if self.is_finished else self.network(BertForPreTraining)[0]
+        if not self.is_finished:
+            return self.network(BertForPreTraining)[0]
+        return self.finished.network
 
-    def head(self, build: Callable[[BertConfig], Model]) -> Model | None:
-        """The network that ``build`` makes; None where the weights lack a part of it."""
-        network, lacking = self.network(build)
+    def head(self, name: str) -> Any:
+        """The network, or graph, with the head of this class; None where it lacks a part of it."""
+        network, lacking = self._with_gaps(name)
         return None if lacking else network
 
-    def with_head(self, build: type[Model]) -> Model:
+    def _with_gaps(self, name: str) -> tuple[Any, tuple[str, ...]]:
+        """The same, and what it lacks."""
+        if self.graph is not None:
+            if self.directory.architecture not in (name, "BertForPreTraining"):
+                return self.graph, (name,)
+            is_both = NEXT in self.graph.axes
+            of_words = name == "BertForMaskedLM"
+            self.graph.require(NEXT if is_both and not of_words else LOGITS, 2 + of_words, name)
+            return self.graph, ()
+        from tidybert.modeling import heads
+
+        return self.network(getattr(heads, name))
+
+    def with_head(self, name: str) -> Any:
         """The same, or WeightsError."""
-        network, lacking = self.network(build)
+        network, lacking = self._with_gaps(name)
         if lacking:
-            theirs = [name for ours in lacking for name in huggingface_names(ours, self.config)]
+            theirs: Sequence[str] = lacking
+            if self.graph is None:
+                from tidybert.checkpoints.weights import huggingface_names
+
+                theirs = [each for ours in lacking for each in huggingface_names(ours, self.config)]
             raise WeightsError(
-                f"{self.directory} has no {_HEADS[build]}: its weights lack {', '.join(theirs)}. "
+                f"{self.directory} has no {_HEADS[name]}: its weights lack {', '.join(theirs)}. "
                 "Name a model that has its pre-training heads (tidybert-small and Google's "
                 "releases do, fine-tuned models and minilm do not), or pre-train one"
             )
@@ -217,6 +287,9 @@ class OpenedModel:
         """``build(config)`` with these weights, once, and the names of those that they lack."""
         if build in self._networks:
             return self._networks[build]
+        from tidybert.training.precision import usual_torch
+
+        self.need_weights()
         known: list[tuple[nn.Module, str]] = []
 
         def with_gaps(config: BertConfig) -> Model:
@@ -249,6 +322,10 @@ class OpenedModel:
             )
         if self._is_plain or self.device.type != "cpu" or self.is_causal:
             return
+        from tidybert.modeling.kernels.answer_layers import use_bfloat16, use_float32, use_int8
+        from tidybert.modeling.kernels.linear import largest_weight
+        from tidybert.modeling.kernels.processor import has
+
         if self.precision == "int8":
             obstacle = use_int8(network)
             if obstacle is not None:
@@ -270,8 +347,26 @@ class OpenedModel:
             use_float32(network)
 
 
+def network_of(model: nn.Module | GraphModel) -> nn.Module:
+    """The network that a model is; UsageError for a graph."""
+    if isinstance(model, GraphModel):
+        raise _only_answers(model.path)
+    return model
+
+
+def _only_answers(path: Path) -> UsageError:
+    return UsageError(
+        f"{path} is an ONNX graph, which only answers; this looks into the network or trains it: "
+        "name the model that it was converted from"
+    )
+
+
 def _parts_of(network: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     """The parts that other networks of the same weights have too: their owners and names."""
+    from torch import nn
+
+    from tidybert.modeling.architectures import encoder_of
+
     for owner, names in ((encoder_of(network), _OF_ENCODER), (network, _OF_NETWORK)):
         for name in names:
             if isinstance(getattr(owner, name, None), nn.Module):
@@ -291,8 +386,10 @@ class OfOpened(ShowsFacts):
 class OfPretraining(OfOpened):
     """The same with a head of pre-training."""
 
-    _heads: ClassVar[tuple[type[nn.Module], type[nn.Module]]]
-    """The network of a BERT, and that of a language model."""
+    _heads: ClassVar[tuple[str, str]]
+    """The class of the network of a BERT, and that of a language model."""
+    _has_graph: ClassVar[bool] = True
+    """Whether a graph can be in the place of the network."""
 
     @spelled_out(OpeningOptions)
     def __init__(self, model: str | Path, **options: Unpack[OpeningKeywords]) -> None:
@@ -302,6 +399,8 @@ class OfPretraining(OfOpened):
         self, model: str | Path, given: OpeningOptions, max_seq_length: int | None = None
     ) -> None:
         opened = OpenedModel.of(model, **values_of(given, OpeningOptions))
+        if not self._has_graph:
+            opened.need_weights()
         self._opened, self.is_causal = opened, opened.is_causal
         self.model: Any = opened.with_head(self._heads[self.is_causal])
         if self.is_causal:
@@ -327,6 +426,11 @@ class OfPretraining(OfOpened):
             "precision": self.precision,
             **{k: round(v, 4) for k, v in metrics.items() if isinstance(v, float)},
         }
+
+
+def answers_by_graph(model: str | Path) -> bool:
+    """Whether a MODEL is ONNX graphs, so that no network is made; raises as ``find_model``."""
+    return ModelDirectory.open(model).graph is not None
 
 
 def load(model: str | Path, *, allow_pickle: bool = False) -> tuple[BertModel, BertTokenizer]:
@@ -363,6 +467,8 @@ def read_finished(directory: ModelDirectory) -> ModelMetadata:
 
 def choose_device(device: str) -> torch.device:
     """The device that ``device`` names, or UsageError; auto is CUDA if there is one, or the CPU."""
+    import torch
+
     if device == "auto":
         found = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         why = "PyTorch finds a CUDA device" if found.type == "cuda" else "there is no CUDA device"
@@ -386,6 +492,8 @@ def choose_device(device: str) -> torch.device:
 
 def to_device(model: nn.Module, device: str) -> torch.device:
     """Move a model, in place, to the device that ``device`` names; UsageError without room."""
+    import torch
+
     chosen = choose_device(device)
     try:
         model.to(chosen)
@@ -399,12 +507,17 @@ def to_device(model: nn.Module, device: str) -> torch.device:
 
 
 def model_fingerprint(
-    model: nn.Module, tokenizer: BertTokenizer, dense: Iterable[nn.Module] = ()
+    model: nn.Module | GraphModel, tokenizer: BertTokenizer, dense: Iterable[nn.Module] = ()
 ) -> str:
     """A hash of a model's weights and its tokenizer, and of the Dense modules after it."""
     # Fingerprints of older versions are of texts without special tokens.
     way = ["special_tokens_in_text"] if tokenizer.special_tokens_in_text else []
     digest = hashlib.sha256(json.dumps([*tokenizer.identity(), *way]).encode())
+    if isinstance(model, GraphModel):
+        digest.update(model.sha256.encode())
+        return digest.hexdigest()
+    import torch
+
     assert isinstance(model.config, BertConfig)
     config = model.config.to_dict()
     # They do not change what is computed, and older fingerprints do not include them.
@@ -423,6 +536,8 @@ def model_fingerprint(
 
 def _weights_of(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     """The items of ``state_dict``, of which a layer for answers makes its own when they are due."""
+    from tidybert.modeling.kernels.answer_layers import AnswerLayer
+
     if isinstance(module, AnswerLayer):
         yield from module.state_dict(prefix=prefix).items()
         return

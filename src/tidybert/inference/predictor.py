@@ -1,27 +1,34 @@
 """Predictor: load a finished RUN once, then answer texts in batches, in the order given."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast, overload
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from msgspec.structs import replace
-from torch import nn
 
 from tidybert.checkpoints.example_kinds import PAIR
+from tidybert.checkpoints.graph import Cpu, GraphModel
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.data.features import UnknownTokens
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import Reading
 from tidybert.files.rows import as_list, count_of, plain
-from tidybert.inference.forward import in_chunks, run_features
+from tidybert.inference.forward import device_of, in_chunks, run_features
 from tidybert.inference.keywords import PredictorKeywords
-from tidybert.inference.loading import Finished, OpenedModel, fitting_length, model_fingerprint
+from tidybert.inference.loading import (
+    Finished,
+    OpenedModel,
+    fitting_length,
+    model_fingerprint,
+    network_of,
+)
 from tidybert.inference.options import OpeningOptions, PredictorOptions
 from tidybert.options import documented, spelled_out, values_of
 from tidybert.storage.json_objects import plain_json
@@ -35,6 +42,10 @@ from tidybert.tasks.task import SHOWN_LABELS, AnyTask
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.interruption import as_in_python
 from tidybert.training.runs.provenance import trained_on
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
 
 # AnswerList: the answers to several inputs, as a list and as a frame.
 
@@ -147,10 +158,10 @@ class Predictor(ShowsFacts, Generic[Answer]):
     #: The directory of the RUN; None for a model in memory.
     directory: Path | None = None
     task: AnyTask
-    model: nn.Module
+    model: nn.Module | GraphModel
     tokenizer: BertTokenizer
     metadata: ModelMetadata
-    device: torch.device
+    device: torch.device | Cpu
     #: float32, bfloat16, float16 or int8.
     precision: str
     #: By name, the labels that a program gave and that are not texts.
@@ -181,13 +192,18 @@ class Predictor(ShowsFacts, Generic[Answer]):
         self.task, self.model = finished.task, finished.model
         self.tokenizer, self.metadata = finished.tokenizer, finished.metadata
         self.precision, self.label_values = finished.precision, finished.label_values
-        self.device = next(self.model.parameters()).device
+        self.device = device_of(self.model)
         self.max_seq_length = self.metadata.max_seq_length
 
     @cached_property
     def unknown(self) -> UnknownTokens:
         """What it does not know of the texts that it was given."""
         return UnknownTokens(self.tokenizer)
+
+    @property
+    def network(self) -> nn.Module:
+        """The model, to be looked into or trained; UsageError for a graph."""
+        return network_of(self.model)
 
     @property
     def fingerprint(self) -> str:
@@ -206,7 +222,7 @@ class Predictor(ShowsFacts, Generic[Answer]):
         source = None if self.directory is None else trained_on(self.directory)
         if source is not None:
             facts["trained_on"] = source
-        facts["device"] = str(next(self.model.parameters()).device)
+        facts["device"] = str(device_of(self.model))
         facts["precision"] = self.precision
         if self.metadata.inputs is not None:
             facts["inputs"] = self.metadata.inputs.name

@@ -1,19 +1,22 @@
 """Fill-mask: the masked-LM head's words for each [MASK] in a text (paper 3.1, task 1)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from tidybert.checkpoints.graph import LOGITS, NEXT, GraphModel
 from tidybert.data.batching import Batch
 from tidybert.data.features import Features, text_features
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import (
+    GraphOutputs,
+    Outputs,
     encoding_features,
     in_chunks,
     run_batches,
@@ -21,10 +24,12 @@ from tidybert.inference.forward import (
 from tidybert.inference.keywords import PairKeywords
 from tidybert.inference.loading import OfPretraining, check_texts, single_texts
 from tidybert.inference.options import OpeningOptions, PairOptions
-from tidybert.modeling.heads import BertForMaskedLM, BertForNextSentencePrediction
-from tidybert.modeling.kernels.transfer import to_device as copied_to
 from tidybert.options import documented, spelled_out
+from tidybert.tasks.answers import softmax
 from tidybert.tokenization.tokenizer import BertTokenizer, Encoding, Span
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 TOP_K: Final = 5
 # Texts in memory at once: each [MASK] has a probability for every word of the vocabulary.
@@ -41,7 +46,7 @@ class MaskFiller(OfPretraining):
         model: a MODEL with a masked-LM head.
     """
 
-    _heads = (BertForMaskedLM, BertForMaskedLM)
+    _heads = ("BertForMaskedLM", "BertForMaskedLM")
 
     def fill(
         self, texts: Sequence[str], *, top_k: int | None = None, among: Sequence[str] | None = None
@@ -121,7 +126,7 @@ class MaskFiller(OfPretraining):
         for start in range(0, len(texts), _CHUNK):
             chunk = encodings[start : start + _CHUNK]
             features, counts = encoding_features(chunk), [len(self.spans(one)) for one in chunk]
-            # (M, V) for each text: its [MASK]s, and the words that the tokenizer knows.
+            # (M, V) for each text: the logits of its [MASK]s.
             found = run_batches(
                 self.outputs, features, counts, self.device, precision=self.precision
             )
@@ -176,25 +181,37 @@ class MaskFiller(OfPretraining):
             if index == self.tokenizer.mask_token_id
         ]
 
-    def outputs(self, batch: Batch) -> Tensor:
-        """(M, V): the probabilities of the words that the tokenizer knows, for each [MASK]."""
+    @property
+    def outputs(self) -> Outputs:
+        """(M, V): the logits of all words, for each [MASK]."""
+        mask = self.tokenizer.mask_token_id
+        if isinstance(self.model, GraphModel):
+            return GraphOutputs(
+                self.model, lambda found, flat: found[LOGITS][flat.input_ids == mask]
+            )
+        return self._of_network
+
+    def _of_network(self, batch: Batch) -> Tensor:
+        from tidybert.tasks.task import tensor_on
+
         ids = np.concatenate([one.input_ids for one in batch.features])
         # The device would make the program wait to know how many there are.
-        masked = torch.from_numpy(np.flatnonzero(ids == self.tokenizer.mask_token_id))
-        positions = copied_to(masked, batch.rows.input_ids.device)
+        masked = np.flatnonzero(ids == self.tokenizer.mask_token_id)
+        positions = tensor_on(batch.rows.input_ids.device, masked)
         logits: Tensor = self.model(batch.rows, masked_lm_positions=positions)
-        return logits.float().softmax(-1)[:, : self.tokenizer.vocab_size]
+        return logits
 
     def answer(
         self,
         text: str,
         encoding: Encoding,
-        probabilities: npt.NDArray[np.float32],
+        logits: npt.NDArray[np.float32],
         ids: Sequence[int] | None,
         top_k: int,
     ) -> dict[str, Any]:
         """What ``fill`` gives for a text, from its rows of ``outputs`` and from ``words``."""
         spans = self.spans(encoding)
+        probabilities = softmax(logits)[:, : self.tokenizer.vocab_size]
         known = np.arange(probabilities.shape[1]) if ids is None else np.array(ids)
         masks: list[dict[str, Any]] = []
         for span, each in zip(spans, probabilities[:, known], strict=True):
@@ -239,7 +256,7 @@ class NextSentencePredictor(OfPretraining):
             positions.
     """
 
-    _heads = (BertForNextSentencePrediction, BertForNextSentencePrediction)
+    _heads = ("BertForNextSentencePrediction", "BertForNextSentencePrediction")
 
     @spelled_out(PairOptions)
     def __init__(self, model: str | Path, **options: Unpack[PairKeywords]) -> None:
@@ -259,14 +276,16 @@ class NextSentencePredictor(OfPretraining):
         )
         return [self.answer(one, each) for one, each in zip(features, found, strict=True)]
 
-    def outputs(self, batch: Batch) -> Tensor:
-        """(B, 2): the probabilities that the second text follows, and that it does not."""
-        logits: Tensor = self.model(batch.rows)
-        return logits.float().softmax(-1)
+    @property
+    def outputs(self) -> Outputs:
+        """(B, 2): the logits that the second text follows, and that it does not."""
+        if isinstance(self.model, GraphModel):
+            return GraphOutputs(self.model, lambda found, _: found.get(NEXT, found[LOGITS]))
+        return lambda batch: self.model(batch.rows)
 
     def answer(self, one: Features, row: npt.NDArray[np.float32]) -> dict[str, Any]:
         """What ``predict`` gives for a pair, from its row (1, 2) of ``outputs``."""
-        follows = float(row[0, 0])
+        follows = float(softmax(row)[0, 0])
         return {"follows": follows, "num_tokens": one.num_tokens, "truncated": one.truncated}
 
     def predict_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Final, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
 
 import numpy as np
-import torch
 
+from tidybert.checkpoints.graph import Cpu
 from tidybert.errors import DataError, TidyBertError, UsageError, param
 from tidybert.files.columns import KNOWN_NAMES, is_number, plain_name
 from tidybert.files.example_reader import ExampleReader
@@ -34,6 +34,9 @@ from tidybert.tasks.answers import Answers
 from tidybert.tasks.tags.patterns import Mark, Patterns
 from tidybert.tasks.tags.redaction import BLACKED_OUT, Redacted, black_out
 from tidybert.tasks.tags.tag_files import mark_entities
+
+if TYPE_CHECKING:
+    import torch
 
 UNREAD: Final = Redacted(None, [])
 
@@ -74,8 +77,8 @@ class Redactor:
         return self.predictor.fingerprint if self.predictor else hashlib.sha256().hexdigest()
 
     @property
-    def device(self) -> torch.device:
-        return self.predictor.device if self.predictor else torch.device("cpu")
+    def device(self) -> "torch.device | Cpu":
+        return self.predictor.device if self.predictor else Cpu()
 
     @property
     def precision(self) -> str:

@@ -5,13 +5,15 @@ plain data until somebody opens it, so it travels between machines, and each fil
 wherever it was done.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidybert.errors import UsageError, param
 from tidybert.files.reading import ReadReport
@@ -30,14 +32,15 @@ from tidybert.inference.answer_files import (
 from tidybert.inference.answer_sheets import TABLES, TableForm, table_form
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.file_jobs import FileJob
-from tidybert.inference.language_model import TextScorer
 from tidybert.inference.passages import text_passages
 from tidybert.inference.predictor import Predictor
-from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
-from tidybert.inference.zero_shot import NamePredictor
 from tidybert.storage.part_file import Written, new_file
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.answer import Answered, LabelledAnswer
+
+if TYPE_CHECKING:
+    from tidybert.inference.language_model import TextScorer
+    from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 
 
 class TextJob(FileJob):
@@ -158,6 +161,8 @@ class PredictJob(TableJob):
         if self.labels is None and self.descriptions is None:
             opened = Predictor(self.model, **self.options)
         else:
+            from tidybert.inference.zero_shot import NamePredictor
+
             opened = NamePredictor(self.model, self.labels, self.descriptions, **self.options)
         task = opened.task
         if self.official and self.out is not None and self.out.suffix.lower() in TABLES:
@@ -199,7 +204,10 @@ class PredictJob(TableJob):
             )
             return found
 
-        if isinstance(opened, NamePredictor):
+        if self.labels is not None or self.descriptions is not None:
+            from tidybert.inference.zero_shot import NamePredictor
+
+            assert isinstance(opened, NamePredictor)
             # Each line of a stream is answered before the next one is there.
             is_stream = source == "-" or not Path(source).is_file()
             opened.compare_with(() if is_stream else read(ReadReport()))
@@ -228,6 +236,8 @@ class FillMaskJob(AnswerJob):
     name: ClassVar = "fill-mask"
 
     def load(self) -> MaskFiller:
+        from tidybert.inference.pretraining_heads import MaskFiller
+
         opened = MaskFiller(self.model, **self.options)
         opened.words(self.top_k, self.among)
         return opened
@@ -246,6 +256,8 @@ class NextSentenceJob(AnswerJob):
     name: ClassVar = "next-sentence"
 
     def load(self) -> NextSentencePredictor:
+        from tidybert.inference.pretraining_heads import NextSentencePredictor
+
         return NextSentencePredictor(self.model, **self.options)
 
     def cut(self, opened: NextSentencePredictor) -> str:
@@ -264,6 +276,8 @@ class ScoreJob(AnswerJob):
     name: ClassVar = "score"
 
     def load(self) -> TextScorer:
+        from tidybert.inference.language_model import TextScorer
+
         return TextScorer(self.model, **self.options)
 
     def chunks(self, opened: TextScorer, texts: Iterable[Any], *, first: int = 1) -> Chunks:

@@ -93,7 +93,9 @@ class PageModel:
     @cached_property
     def pretraining(self) -> BertForPreTraining:
         """The model with both heads of pre-training; DataError without them."""
-        found = None if self._opened.is_causal else self._opened.head(BertForPreTraining)
+        found: BertForPreTraining | None = None
+        if not self._opened.is_causal:
+            found = self._opened.head("BertForPreTraining")
         if found is None:
             raise _lacking("heads of pre-training")
         return found

@@ -14,11 +14,11 @@ from tidybert.server.answers import UNKNOWN_FIELD, JsonAnswer, Refusal, Shape, n
 from tidybert.server.bodies import furthest
 from tidybert.server.engine import Engine
 from tidybert.server.middleware import Middleware
-from tidybert.server.protocols import PROTOCOLS
+from tidybert.server.protocols import protocols
 from tidybert.server.protocols.protocol import Protocol, names_model
 
 
-def make_app(engine: Engine, protocols: Sequence[Protocol] = PROTOCOLS) -> FastAPI:
+def make_app(engine: Engine, spoken: Sequence[Protocol] | None = None) -> FastAPI:
     """The app of an engine; ``engine.start`` must be called before the first request."""
     app = FastAPI(
         title="tidybert",
@@ -30,7 +30,11 @@ def make_app(engine: Engine, protocols: Sequence[Protocol] = PROTOCOLS) -> FastA
     )
     app.state.engine = engine
     shapes: dict[str, Shape] = {}
-    for each in protocols:
+    settings = engine.settings
+    answers_alone = spoken is None and settings.are_graphs and settings.index is None
+    if spoken is None:
+        spoken = protocols(of_graphs=answers_alone)
+    for each in spoken:
         errors: Any = {status: {"model": each.error} for status in ("4XX", "5XX")}
         app.include_router(each.router, responses=errors)
         if each.by_name:
@@ -41,12 +45,22 @@ def make_app(engine: Engine, protocols: Sequence[Protocol] = PROTOCOLS) -> FastA
         for route in each.router.routes:
             shapes.setdefault(getattr(route, "path", ""), each.shape)
 
+    if answers_alone:
+
+        @app.get("/", include_in_schema=False)
+        async def no_page() -> None:
+            raise Refusal(
+                404,
+                "the page looks into networks, and graphs only answer: serve the models that they "
+                "were converted from, where PyTorch is installed (pip install tidybert)",
+            )
+
     def shape_of(path: str) -> Shape:
         # A path below /models/NAME has the shape of the same path without it.
         return shapes.get(re.sub(r"^/models/[^/]+", "", path) or "/", native_shape)
 
     def is_open(method: str, path: str) -> bool:
-        return any(each.is_open(method, path) for each in protocols)
+        return any(each.is_open(method, path) for each in spoken)
 
     app.add_middleware(Middleware, engine=engine, shape_of=shape_of, is_open=is_open)
 

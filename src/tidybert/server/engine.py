@@ -15,14 +15,13 @@ from typing import Any, Final, TypeVar
 import numpy as np
 import numpy.typing as npt
 import orjson
-import torch
 
 from tidybert.checkpoints.sentence_form import POOLINGS
 from tidybert.data.features import Features, text_features
 from tidybert.errors import suggestion
+from tidybert.inference.embedding import fitted
 from tidybert.inference.forward import encoding_features
-from tidybert.inference.loading import check_texts, choose_device
-from tidybert.modeling.kernels.threads import return_freed_memory
+from tidybert.inference.loading import check_texts
 from tidybert.server.answers import WRONG_TASK, Refusal, as_refusals
 from tidybert.server.served_model import (
     EMBED,
@@ -41,6 +40,8 @@ from tidybert.server.work_queue import (
     sizes_of,
     slices,
 )
+from tidybert.system.cores import num_threads
+from tidybert.system.memory import return_freed_memory
 from tidybert.tasks.answer import TaskAnswer
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.text_task import TextTask
@@ -80,8 +81,8 @@ class Engine:
         self.is_ready = False
         #: Whether clients shall open new connections, because another process takes over.
         self.is_leaving = False
-        device = choose_device(settings.device).type
-        cores = torch.get_num_threads() if device == "cpu" else 1
+        device = settings.device_type
+        cores = num_threads() if device == "cpu" else 1
         #: Most tokens that a thread computes at once.
         self.batch_tokens = settings.batch_tokens or _BATCH_TOKENS.get(device, 1024)
         self.queue = WorkQueue(
@@ -93,6 +94,9 @@ class Engine:
     def open(self, models: Mapping[str, ServedModel] | None = None) -> None:
         """``open_models``, or take those that somebody else has opened."""
         self.models = open_models(self.settings) if models is None else models
+        for each in self.models.values() if models is not None and self.settings.are_graphs else ():
+            # Their sessions are a process's own.
+            each.warm()
         self.is_ready = True
 
     def start(self) -> None:
@@ -247,16 +251,6 @@ def refuse_cut(
 
 T = TypeVar("T")
 Vectors = npt.NDArray[np.float32]
-_SMALLEST_LENGTH: Final = np.float32(1e-12)
-
-
-def fitted(vectors: Vectors, dimensions: int | None, *, normalize: bool) -> Vectors:
-    """The first ``dimensions`` numbers (None: all) of each vector (n, d), scaled to length 1 if
-    ``normalize``."""
-    found = vectors[:, :dimensions]
-    if normalize:
-        found = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), _SMALLEST_LENGTH)
-    return np.ascontiguousarray(found)
 
 
 @dataclass(frozen=True)
@@ -357,6 +351,13 @@ class AskedModel:
             message = f"dimensions is {dimensions}: the model gives {model.dimension} at most"
             raise Refusal(422, message, "dimensions")
         lane = lane_of(model, f"{EMBED}:{pooling}")
+        is_scaled = form.normalize and normalize is not False
+        if form.graph_width is not None:
+            if form.normalize and normalize is False:
+                message = "the vectors of this graph have length 1: leave normalize out"
+                raise Refusal(422, message, "normalize")
+            # The graph has scaled and cut them.
+            is_scaled = False
         numbers = count()
 
         def featured(part: Sequence[Any]) -> list[Features]:
@@ -374,7 +375,7 @@ class AskedModel:
                 refuse_cut(parts, made, model.embedding_length)
             vectors = np.concatenate(await stages.compute(lane, self.client, features))
         # As ``Embedder``: the module scales before the cut, a request after it.
-        vectors = fitted(vectors, None, normalize=form.normalize and normalize is not False)
+        vectors = fitted(vectors, None, normalize=is_scaled)
         return Embedded(
             fitted(vectors, dimensions or form.truncate_dim, normalize=bool(normalize)),
             [one.num_tokens for one in features],

@@ -25,7 +25,6 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 import orjson
-import torch
 import uvicorn
 from fastapi import FastAPI
 from prometheus_client.multiprocess import mark_process_dead
@@ -33,8 +32,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from tidybert.catalog import find_model
 from tidybert.errors import TidyBertError, UsageError, param
-from tidybert.inference.loading import choose_device
-from tidybert.modeling.kernels.threads import return_freed_memory
 from tidybert.server.answers import Refusal
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
@@ -42,6 +39,8 @@ from tidybert.server.served_model import ServedModel, open_models
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import share
 from tidybert.storage.own_files import remove_tree
+from tidybert.system.cores import num_threads, use_threads
+from tidybert.system.memory import return_freed_memory
 
 _LOGGER: Final = logging.getLogger(__name__)
 # Seconds beyond the deadline for answers that are being sent when the server ends.
@@ -78,12 +77,11 @@ def serve(
     can connect, which is before the models are open.  ``app`` is what one process answers with.
     Raises what ``ServedModel`` raises.
     """
-    device = choose_device(settings.device).type
     if settings.workers > 1:
         where = param("workers", settings.workers)
         if sys.platform != "linux":
             raise UsageError(f"{where}: only Linux shares the weights")
-        if device != "cpu":
+        if settings.device_type != "cpu":
             raise UsageError(
                 f"{where}: several processes need {param('device', 'cpu')}; one process keeps a "
                 "GPU busy"
@@ -369,9 +367,9 @@ class _Crew:
 
     def __init__(self, settings: ServerSettings, bound: socket.socket, figures: str) -> None:
         self._settings, self._bound, self._figures = settings, bound, figures
-        self._num_threads = max(1, torch.get_num_threads() // settings.workers)
+        self._num_threads = max(1, num_threads() // settings.workers)
         # OpenMP's threads would be missing in the forks, which would wait for them for ever.
-        torch.set_num_threads(1)
+        use_threads(1)
         self.models = open_models(settings)
         # 1 while models are opened and while workers for the old ones end; all processes share it.
         self._reloading = mmap.mmap(-1, 1)
@@ -459,7 +457,7 @@ class _Crew:
         signal.set_wakeup_fd(-1)
         gc.freeze()
         gc.enable()
-        torch.set_num_threads(self._num_threads)
+        use_threads(self._num_threads)
         share(self._figures)
         engine = Engine(self._settings, parent, self._reloading)
         engine.open(self.models)

@@ -1,34 +1,38 @@
 """A MODEL or a RUN that is served: opened once, verified, with a lane for each of its heads."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from tidybert.checkpoints.example_kinds import ExampleKind
+from tidybert.checkpoints.graph import Cpu
 from tidybert.checkpoints.model_directory import verify
 from tidybert.checkpoints.sentence_form import POOLINGS, SentenceForm
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features, sequence, text_features
 from tidybert.errors import UsageError, param
-from tidybert.inference.forward import run_batches
+from tidybert.inference.embedding import graph_vectors
+from tidybert.inference.forward import GraphOutputs, Outputs, outputs_of, run_batches
 from tidybert.inference.loading import OpenedModel
 from tidybert.inference.predictor import Predictor
 from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
-from tidybert.modeling.architectures import encoder_of
-from tidybert.modeling.bert import BertModel
-from tidybert.modeling.heads import BertForMaskedLM, BertForNextSentencePrediction
-from tidybert.modeling.rows import pooled
-from tidybert.search.index import Index
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import Rows
 from tidybert.tasks.task import AnyTask
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from tidybert.modeling.bert import BertModel
+    from tidybert.search.index import Index
 
 PREDICT, EMBED, FILL_MASK, NEXT_SENTENCE = "predict", "embed", "fill-mask", "next-sentence"
 GENERATE, SEARCH = "generate", "search"
@@ -38,9 +42,9 @@ GENERATE, SEARCH = "generate", "search"
 class ModelLane:
     """A model and one of its heads, which share batches; ``num_rows`` of a batch a feature."""
 
-    outputs: Callable[[Batch], Tensor]
+    outputs: Outputs
     num_rows: Callable[[Features], int]
-    device: torch.device
+    device: torch.device | Cpu
     precision: str
 
     def run(self, features: Sequence[Features]) -> list[Rows]:
@@ -74,13 +78,18 @@ class ServedModel:
         if self.is_causal:
             # The page alone uses it.
             opened.precision = "float32"
-        self.encoder: BertModel = encoder_of(opened.whole)
+        #: The network, or the graph in its place.
+        self.encoder: Any = opened.graph
+        if opened.graph is None:
+            from tidybert.modeling.architectures import encoder_of
+
+            self.encoder = encoder_of(opened.whole)
         if opened.is_finished:
             self.predictor = Predictor.of(opened.finished)
         elif not self.is_causal:
-            if opened.head(BertForMaskedLM) is not None:
+            if opened.head("BertForMaskedLM") is not None:
                 self.mask_filler = MaskFiller.of(opened)
-            if opened.head(BertForNextSentencePrediction) is not None:
+            if opened.head("BertForNextSentencePrediction") is not None:
                 self.next_sentences = NextSentencePredictor.of(opened)
         self.tokenizer, self.config = opened.tokenizer, opened.config
         self.device, self.precision = opened.device, opened.precision
@@ -91,7 +100,7 @@ class ServedModel:
         if not self.is_causal:
             self.form = opened.form
             for each in self.form.dense:
-                each.to(self.device)
+                each.to(str(self.device))
             self._add_lanes()
         #: Most tokens of a text that ``embed`` reads.
         self.embedding_length = min(
@@ -141,8 +150,13 @@ class ServedModel:
             if name in (f"{EMBED}:cls", f"{EMBED}:max"):
                 # They are as warm as the mean.
                 continue
+            if isinstance(lane.outputs, GraphOutputs):
+                lane.outputs([one])
+                continue
+            import torch
+
             with torch.inference_mode():
-                lane.outputs(collate([one]).to(self.device))
+                lane.outputs(collate([one]).to(str(self.device)))
         self.tokenizer.encode_batch(["warm"])
 
     def _id_features(self, ids: Sequence[int], number: int) -> Features:
@@ -159,7 +173,7 @@ class ServedModel:
     def _add_lanes(self) -> None:
         def add(
             name: str,
-            outputs: Callable[[Batch], Tensor],
+            outputs: Outputs,
             num_rows: Callable[[Features], int] = lambda one: 1,
         ) -> None:
             self.lanes[name] = ModelLane(outputs, num_rows, self.device, self.precision)
@@ -167,10 +181,14 @@ class ServedModel:
         predictor, filler = self.predictor, self.mask_filler
         if predictor is not None:
             task, model = predictor.task, predictor.model
-            add(PREDICT, lambda batch: task.outputs(model, batch), task.num_rows)
+            add(PREDICT, outputs_of(task, model), task.num_rows)
         for pooling in POOLINGS:
             # Not a method: a model that a reload replaced goes when its last request does.
-            add(f"{EMBED}:{pooling}", partial(_vectors, self.encoder, self.form, pooling))
+            made: Outputs | None = partial(_vectors, self.encoder, self.form, pooling)
+            if self.opened.graph is not None:
+                made = graph_vectors(self.opened.graph, self.form, pooling)
+            if made is not None:
+                add(f"{EMBED}:{pooling}", made)
         if filler is not None:
             mask = self.tokenizer.mask_token_id
             add(FILL_MASK, filler.outputs, lambda one: int((one.input_ids == mask).sum()))
@@ -180,6 +198,8 @@ class ServedModel:
 
 def _vectors(encoder: BertModel, form: SentenceForm, pooling: str, batch: Batch) -> Tensor:
     """(B, d): the last layer's states, pooled and through the Dense modules."""
+    from tidybert.modeling.rows import pooled
+
     rows = batch.rows
     if pooling == "cls":
         found: Tensor = encoder(rows, output_rows=rows.first_rows).last_hidden_state
@@ -215,6 +235,8 @@ def _open_index(directory: Path, models: Sequence[ServedModel]) -> None:
     """Give an index to the model whose encoder made it; raises as ``Index.open``."""
     if not models:
         raise UsageError(f"{param('index', directory)}: no model embeds")
+    from tidybert.search.index import Index
+
     index = Index(directory)
     errors = []
     for each in models:

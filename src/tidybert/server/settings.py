@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -71,6 +72,22 @@ class ServerSettings(PrecisionOption, BatchOption, DeviceOption, PickleOption):
     """Refuse requests with status 429 while this many inputs wait."""
     models: Mapping[str, str] = field(default_factory=dict)
     keys: tuple[str, ...] = field(default=(), repr=False)
+
+    @cached_property
+    def are_graphs(self) -> bool:
+        """Whether ONNX graphs answer, and no network; raises as ``find_model``."""
+        from tidybert.inference.loading import answers_by_graph
+
+        return bool(self.models) and all(map(answers_by_graph, self.models.values()))
+
+    @property
+    def device_type(self) -> str:
+        """cpu or cuda; PyTorch, which knows, is loaded where it will be needed."""
+        if self.are_graphs:
+            return "cpu"
+        from tidybert.inference.loading import choose_device
+
+        return choose_device(self.device).type
 
     @property
     def is_local(self) -> bool:

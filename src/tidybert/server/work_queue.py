@@ -21,13 +21,13 @@ from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from tidybert.data.features import Features
-from tidybert.modeling.kernels.threads import keep_freed_memory
 from tidybert.server.answers import Refusal
+from tidybert.system.cores import num_threads, use_threads_here
+from tidybert.system.memory import keep_freed_memory
 
 Rows = npt.NDArray[np.float32]
 
@@ -349,12 +349,12 @@ class Stages:
     def start(self) -> None:
         """Begin; PyTorch's number of threads in this thread stays as it is."""
         keep_freed_memory()
-        before = torch.get_num_threads()
+        before = num_threads()
         for each in self._threads:
             each.start()
         self._all_begun.wait()
         # Threads that others start later begin with the number set last.
-        torch.set_num_threads(before)
+        use_threads_here(before)
 
     def close(self) -> None:
         self._queue.close()
@@ -364,13 +364,13 @@ class Stages:
 
     def _work(self) -> None:
         # Without this call a new thread's first operation takes the number set last anywhere.
-        torch.get_num_threads()
-        torch.set_num_threads(1)
+        num_threads()
+        use_threads_here(1)
         self._all_begun.wait()
         while (taken := self._queue.take()) is not None:
             begun = perf_counter()
             try:
-                torch.set_num_threads(self._num_cores if taken.is_alone else 1)
+                use_threads_here(self._num_cores if taken.is_alone else 1)
                 _compute(taken)
             finally:
                 seconds = perf_counter() - begun

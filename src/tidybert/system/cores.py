@@ -46,10 +46,23 @@ def prepare_short_answers() -> None:
 
 
 def use_threads(number: int) -> None:
-    """Have PyTorch compute with this many threads, here and in processes that begin later."""
+    """Compute with this many threads, here and in processes that begin later."""
     os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(number)
-    if "torch" in sys.modules:
-        sys.modules["torch"].set_num_threads(number)
+    use_threads_here(number)
+
+
+def use_threads_here(number: int) -> None:
+    """Have PyTorch, where it is loaded, compute with this many threads in the calling thread."""
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(number)
+
+
+def num_threads() -> int:
+    """The threads of one pass: PyTorch's where it is loaded, else as many as it would take."""
+    if (torch := sys.modules.get("torch")) is not None:
+        return int(torch.get_num_threads())
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    return int(given) if given.isdecimal() and int(given) else available_cores()
 
 
 def available_cores() -> int:

@@ -1,25 +1,25 @@
 """classify: a single text or a pair to one of several classes (paper 4.1; run_classifier.py)."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
-from torch.nn import functional
 
+from tidybert.checkpoints.activations import IDENTITY
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import HeadDescription
-from tidybert.checkpoints.sentence_form import IDENTITY
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample, label_names
+from tidybert.files.text_files import read_soft_examples
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import ClassScores, classification_metrics
@@ -30,6 +30,11 @@ from tidybert.tasks.targets import Explained, Target, class_target
 from tidybert.tasks.task import labels_of, refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import ClassOptions, ScoreOption
 from tidybert.tasks.text_task import TextAnswers, TextTask
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tidybert.checkpoints.model_directory import HeadDescription
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -50,7 +55,7 @@ class ClassAnswers(TextAnswers["Classification"]):
     @cached_property
     def label_ids(self) -> Indices:
         """(N,) the right class."""
-        return np.array(self.labels, dtype=np.int64)
+        return np.array(list(map(likeliest, self.labels)), dtype=np.int64)
 
     def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
         which = slice(None) if chosen is None else chosen
@@ -204,6 +209,8 @@ class Classification(TextTask):
                 one.weight *= self._class_weights[example.label]
 
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
+        from torch.nn import functional
+
         return functional.cross_entropy(outputs, labels_of(batch, outputs), reduction="none")
 
     def imitation_losses(
@@ -224,7 +231,7 @@ class Classification(TextTask):
     def calibrated(self, answers: ClassAnswers) -> Self:
         """One temperature, and then the score from which a label is given, if one is asked for."""
         found, options = copy(self), self._options
-        found.temperature = fit_temperature(answers.logits, np.array(answers.labels))
+        found.temperature = fit_temperature(answers.logits, answers.label_ids)
         if options.min_coverage is not None or options.min_accuracy is not None:
             warmed = found.answers(answers.outputs, answers.features, answers.examples)
             assert isinstance(warmed, ClassAnswers)
@@ -237,6 +244,32 @@ class Classification(TextTask):
                     "model gives no label: train it with more examples, or ask for less"
                 )
         return found
+
+
+class SoftClassification(Classification):
+    """Cross-entropy with probabilities, of a model or of several people; measured by the likeliest.
+
+    The finished model is one of classify.
+    """
+
+    read = read_soft_examples
+
+    @classmethod
+    def reads_head(cls, head: HeadDescription) -> bool:
+        return False
+
+    def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
+        names = ((name, one.row) for one in examples for name in one.soft or ())
+        refuse_unknown("label", names, self.label_ids)
+        super().add_labels(features, examples)
+        for one in features:
+            soft = examples[one.example].soft or {self.names[one.label]: 1.0}
+            one.label = tuple(soft.get(name, 0.0) for name in self.names)
+
+
+def likeliest(label: int | tuple[float, ...]) -> int:
+    """The class of a label, which may be probabilities."""
+    return int(np.argmax(label)) if isinstance(label, tuple) else int(label)
 
 
 def balanced_class_weights(labels: Sequence[str]) -> dict[str, float]:

@@ -4,19 +4,17 @@ The head is the classifier's: each output is a label's logit.  The loss of an ex
 binary cross-entropy over its labels, as in transformers.
 """
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.nn import functional
 
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.data.batching import Batch
 from tidybert.data.checks import SHOWN, DataReport, TrainingData, check_joined, check_labels, listed
 from tidybert.data.features import Features
@@ -34,13 +32,17 @@ from tidybert.metrics.text_scores import (
     f1_thresholds,
     multi_label_metrics,
 )
-from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import LabelSet
 from tidybert.tasks.answers import Floats, Judgement
 from tidybert.tasks.targets import Explained, Target
-from tidybert.tasks.task import refuse_unknown, softmax_divergence
+from tidybert.tasks.task import refuse_unknown, softmax_divergence, tensor_on
 from tidybert.tasks.task_options import MultiLabelOptions
 from tidybert.tasks.text_task import LONE_ADVICE, TextAnswers, TextTask
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from tidybert.checkpoints.model_directory import HeadDescription
 
 Matrix = npt.NDArray[np.bool_]
 
@@ -240,21 +242,23 @@ class MultiLabelClassification(TextTask):
             one.label = tuple(sorted(self.label_ids[label] for label in example.labels))
 
     def losses(self, outputs: Tensor, batch: Batch) -> Tensor:
-        truth = self.truth([one.label for one in batch.features])
+        from torch.nn import functional
+
+        truth, device = self.truth([one.label for one in batch.features]), outputs.device
         losses = functional.binary_cross_entropy_with_logits(
-            outputs,
-            to_device(torch.from_numpy(truth).to(outputs.dtype), outputs.device),
-            reduction="none",
+            outputs, tensor_on(device, truth).to(outputs.dtype), reduction="none"
         )
         if self._label_weights is not None:
             pairs = np.array([self._label_weights[name] for name in self.names])
             weights = np.where(truth, pairs[:, 1], pairs[:, 0])
-            losses = losses * to_device(torch.from_numpy(weights).to(losses.dtype), losses.device)
+            losses = losses * tensor_on(device, weights.astype(np.float32))
         return losses.mean(1)
 
     def imitation_losses(
         self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
     ) -> Tensor:
+        import torch
+
         # A sigmoid is the softmax of a logit and 0.
         ours, theirs = (
             torch.stack([each, torch.zeros_like(each)], -1) for each in (outputs, taught)

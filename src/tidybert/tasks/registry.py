@@ -39,6 +39,7 @@ class _Entry:
 _SCORED: Final = ("columns", "pairs", "headers", "tables")
 _TASKS: Final = {
     "classify": _Entry("tidybert.tasks.classification:Classification", ClassOptions),
+    "soft": _Entry("tidybert.tasks.classification:SoftClassification", ClassOptions),
     "multi-label": _Entry("tidybert.tasks.multi_label:MultiLabelClassification", MultiLabelOptions),
     "regress": _Entry("tidybert.tasks.regression:Regression", TextOptions, _SCORED),
     "choose": _Entry(

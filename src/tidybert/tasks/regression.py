@@ -1,17 +1,16 @@
 """regress: a single text or a pair to a score (STS-B, paper 4.1): squared error on one output."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
 
+from tidybert.checkpoints.activations import ACTIVATIONS, IDENTITY, activation_module
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import HeadDescription
-from tidybert.checkpoints.sentence_form import ACTIVATIONS, IDENTITY
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
@@ -29,6 +28,11 @@ from tidybert.tasks.task import labels_of
 from tidybert.tasks.task_options import TextOptions
 from tidybert.tasks.text_task import TextAnswers, TextTask, label_of
 
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from tidybert.checkpoints.model_directory import HeadDescription
+
 
 class ScoreAnswers(TextAnswers["Regression"]):
     """A number."""
@@ -36,8 +40,7 @@ class ScoreAnswers(TextAnswers["Regression"]):
     @cached_property
     def values(self) -> npt.NDArray[np.float32]:
         """(N,)."""
-        found: Tensor = self.task.activation(torch.from_numpy(self.logits[:, 0]))
-        return found.numpy()
+        return ACTIVATIONS[self.task.activation](self.logits[:, 0])
 
     @cached_property
     def scores(self) -> npt.NDArray[np.float64]:
@@ -85,8 +88,7 @@ class Regression(TextTask):
                 f"the activation of its scores is {activation!r:.80}; tidybert computes "
                 f"{', '.join(ACTIVATIONS)}"
             )
-        self._activation = activation
-        self.activation = ACTIVATIONS[activation]()
+        self.activation = activation
 
     @classmethod
     def from_examples(
@@ -100,7 +102,7 @@ class Regression(TextTask):
         return cls(LongTexts.from_settings(settings), settings.get("activation", IDENTITY))
 
     def settings(self) -> dict[str, Any]:
-        given = {} if self._activation == IDENTITY else {"activation": self._activation}
+        given = {} if self.activation == IDENTITY else {"activation": self.activation}
         return {**given, **super().settings()}
 
     @classmethod
@@ -146,6 +148,8 @@ class Regression(TextTask):
         """The bias begins at the mean label: a zero bias cannot reach the mean in a few steps."""
         total = sum(one.weight for one in features)
         mean = sum(one.label * one.weight for one in features) / total
+        import torch
+
         with torch.no_grad():
             model.get_parameter("classifier.bias").fill_(mean)
 
@@ -153,7 +157,8 @@ class Regression(TextTask):
         return (outputs[:, 0] - labels_of(batch, outputs)).square()
 
     def trained_outputs(self, model: nn.Module, batch: Batch) -> Tensor:
-        found: Tensor = self.activation(super().trained_outputs(model, batch))
+        apply = activation_module(self.activation)
+        found: Tensor = apply(super().trained_outputs(model, batch))
         return found
 
     def imitation_losses(

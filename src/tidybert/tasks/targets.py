@@ -4,14 +4,17 @@ The score of a class is the log-odds of its probability, ln(p / (1 - p)).  A shi
 does not change it, and it does not flatten where the model is sure.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from tidybert.data.features import Features
 from tidybert.tokenization.tokenizer import Encoding
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -55,5 +58,7 @@ def class_target(
 
 def log_odds(logits: Tensor, chosen: int) -> Tensor:
     """(B,) ln(p / (1 - p)) of one class from logits (B, C)."""
+    import torch
+
     others = torch.cat((logits[:, :chosen], logits[:, chosen + 1 :]), dim=1)
     return logits[:, chosen] - others.logsumexp(1)

@@ -3,18 +3,17 @@
 A new task is a subclass; CONTRIBUTING.md has a complete one.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Final, Generic, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self
 
-import torch
-from torch import Tensor, nn
+import numpy.typing as npt
 
 from tidybert.checkpoints.example_kinds import ExampleKind
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
-from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, E, TrainingData
@@ -23,15 +22,20 @@ from tidybert.data.splits import Indices, drawn_split, grouped_split, random_spl
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param, suggestion
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.rows import count_of
-from tidybert.modeling.heads import ARCHITECTURES
-from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import OwnAnswer, TaskAnswer
 from tidybert.tasks.answers import Answers, Outputs
 from tidybert.tasks.targets import Explained, Target
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.fine_tuning import FineTuning, Loss
-from tidybert.training.training_arguments import TrainingArguments
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
+    from tidybert.checkpoints.sentence_form import SentenceForm
+    from tidybert.training.fine_tuning import FineTuning, Loss
+    from tidybert.training.training_arguments import TrainingArguments
 
 # How far a model's outputs are from a teacher's (Hinton et al. 2015, section 2).
 
@@ -47,7 +51,7 @@ def softmax_divergence(outputs: Tensor, taught: Tensor, temperature: float) -> T
     """
     theirs = (taught / temperature).log_softmax(-1)
     ours = (outputs / temperature).log_softmax(-1)
-    apart = (theirs - ours).masked_fill(taught == -torch.inf, 0.0)
+    apart = (theirs - ours).masked_fill(taught == float("-inf"), 0.0)
     return (theirs.exp() * apart).sum(-1) * temperature**2
 
 
@@ -196,7 +200,7 @@ class Task(ABC, Generic[E]):
         """Whether examples like these say what is right, so that some can be held out."""
         return True
 
-    def following(self, other: "AnyTask") -> Self:
+    def following(self, other: AnyTask) -> Self:
         """The same task with what it takes from that of a model in memory."""
         return self
 
@@ -257,6 +261,8 @@ class Task(ABC, Generic[E]):
 
     def build_model(self, config: BertConfig) -> nn.Module:
         """The encoder with this task's head, and random weights."""
+        from tidybert.modeling.heads import ARCHITECTURES
+
         return ARCHITECTURES[self.architecture].built(config, max(1, len(self.names)))
 
     def start(self, model: nn.Module, features: Sequence[Features]) -> None:
@@ -324,6 +330,8 @@ class Task(ABC, Generic[E]):
         **given: Any,
     ) -> FineTuning:
         """What a step of its training is, from the arguments of FineTuning."""
+        from tidybert.training.fine_tuning import FineTuning
+
         return FineTuning(model, features, loss, arguments, **given)
 
     # --- its answers
@@ -388,14 +396,23 @@ class Task(ABC, Generic[E]):
 AnyTask = Task[Any]
 
 
+def tensor_on(device: torch.device, values: Sequence[Any] | npt.NDArray[Any]) -> Tensor:
+    """A tensor of values on a device, to which it goes without waiting."""
+    import torch
+
+    from tidybert.modeling.kernels.transfer import to_device
+
+    return to_device(torch.as_tensor(values), device)
+
+
 def weights_of(batch: Batch, losses: Tensor) -> Tensor:
     """(F,) the weights of the batch's features, on the losses' device."""
-    return to_device(torch.tensor([one.weight for one in batch.features]), losses.device)
+    return tensor_on(losses.device, [one.weight for one in batch.features])
 
 
 def labels_of(batch: Batch, outputs: Tensor) -> Tensor:
     """The labels of the batch's features, on the outputs' device."""
-    return to_device(torch.tensor([one.label for one in batch.features]), outputs.device)
+    return tensor_on(outputs.device, [one.label for one in batch.features])
 
 
 def refuse_unknown(noun: str, labels: Iterable[tuple[str, int]], known: Collection[str]) -> None:

@@ -9,6 +9,8 @@ from tidybert.files.rows import finite_number
 from tidybert.options import MEASURE, MODEL, NOTHING, STEPS, Options, option
 
 _SHARES: Final = "a share between 0 and 1, or shares by type, as PER=0.99,LOC=0.9"
+SCALE: Final = 20.0
+"""Of cosines, where none is given: that of sentence-transformers' losses."""
 _TRAINING: Final = ("finetune",)
 """Where options are shown of which the checks of data know nothing."""
 
@@ -146,7 +148,11 @@ class DescriptionsOption(Options):
 class ClassOptions(MultiLabelOptions):
     """For classes of which a text has one."""
 
-    chooses: ClassVar[Mapping[str, str]] = {"multi_label": "multi-label"}
+    chooses: ClassVar[Mapping[str, str]] = {"multi_label": "multi-label", "soft": "soft"}
+
+    soft: bool | None = option(None, MODEL, estimator=False)
+    """``classify``: labels may be probabilities: objects, a column a class, or several rows of a
+    text."""
 
     class_weight: Literal["balanced"] | None = option(
         None, MODEL, of_steps=True, commands=_TRAINING
@@ -161,6 +167,8 @@ class ClassOptions(MultiLabelOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.soft and self.multi_label:
+            raise UsageError(f"{param('soft')} is for one class a text, not {param('multi_label')}")
         if self.min_coverage is not None and self.min_accuracy is not None:
             raise UsageError(
                 f"{param('min_coverage')} and {param('min_accuracy')} both choose a score: give "

@@ -281,7 +281,7 @@ def _vectors(directory: Any) -> dict[str, Any] | None:
     form = read_sentence_form(directory)
     found = {
         "pooling": form.pooling,
-        "dense": [each.linear.out_features for each in form.dense],
+        "dense": [each.out_features for each in form.dense],
         "normalize": form.normalize,
         "max_seq_length": form.max_seq_length,
         "truncate_dim": form.truncate_dim,
@@ -381,7 +381,8 @@ class Convert(flags.PickleFlag, flags.JsonFlag):
 
     def _export(self) -> tuple[Any, dict[str, Any], list[str]]:
         """What was exported, its scores for --json, and the lines that say so."""
-        from tidybert.export.onnx_export import OnnxModel, export_onnx, takes_choices
+        from tidybert.checkpoints.graph import PRECISIONS
+        from tidybert.export.onnx_export import export_onnx
         from tidybert.inference.measurement import measure
         from tidybert.inference.predictor import Predictor
 
@@ -399,12 +400,14 @@ class Convert(flags.PickleFlag, flags.JsonFlag):
         ]
         scores: dict[str, float] = {}
         if predictor is not None:
-            metric, has_choices = predictor.task.metric, takes_choices(done.architecture)
-            models = {str(predictor.directory): predictor.model}
-            models |= {name: OnnxModel(done.directory / name, has_choices) for name in done.sizes}
-            for name, predictor.model in models.items():
+            metric = predictor.task.metric
+            models = {str(predictor.directory): predictor}
+            for name, precision in zip(done.sizes, PRECISIONS, strict=False):
+                opening["precision"] = precision
+                models[name] = Predictor(done.directory, **opening)
+            for name, each in models.items():
                 tell = note if not scores else lambda _line: None
-                found = measure(predictor, self.dev, tell=tell)
+                found = measure(each, self.dev, tell=tell)
                 scores[name] = float(found.metrics[metric])
                 lines.append(f"{metric} of {name} on {self.dev}: {scores[name]:.4f}")
         return done, {"scores": scores}, lines

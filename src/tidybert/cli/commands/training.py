@@ -275,9 +275,12 @@ class Evaluate(MeasureOptions, ScoreOption, TrainedLengthOption, flags.AnswerFla
     read: ReadOptions
 
     def run(self) -> None:
+        if self.report is None:
+            self._evaluate()
+            return
         from tidybert.reporting.writing import owned_report
 
-        with nullcontext() if self.report is None else owned_report(self.report):
+        with owned_report(self.report):
             self._evaluate()
 
     def _evaluate(self) -> None:

@@ -32,9 +32,10 @@ from tidybert.modeling.kernels.linear import (
     lays_out_float32,
 )
 from tidybert.modeling.kernels.sizes import MOST_ROWS, cut, filled, size_of
-from tidybert.modeling.kernels.threads import ChosenThreads, return_freed_memory
+from tidybert.modeling.kernels.threads import ChosenThreads
 from tidybert.modeling.modernbert import ModernBertLayer, turned, turns_of
 from tidybert.modeling.rows import Rows
+from tidybert.system.memory import return_freed_memory
 
 # Functions that oneDNN computes inside a product, by its names.
 _INSIDE: Final = {

@@ -1,15 +1,9 @@
-"""Runs pieces of work side by side on a CPU, each on its share of PyTorch's threads.
+"""Runs pieces of work side by side on a CPU, each on its share of PyTorch's threads."""
 
-glibc keeps the memory that one piece frees, because the next piece needs as much again.  By default
-glibc returns large freed tensors to the system.  The next tensors are then new pages, which the
-system clears at first touch: some fifteen thousand in a step of fine-tuning, a tenth of its time.
-"""
-
-import ctypes
 import os
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
@@ -19,15 +13,10 @@ from typing import Final, TypeVar
 import torch
 from torch import Tensor
 
+from tidybert.system.memory import keep_freed_memory
+
 T = TypeVar("T")
 R = TypeVar("R")
-
-# glibc's <malloc.h>: a parameter's number, and its new value in bytes.
-_M_TRIM_THRESHOLD: Final = (-1, 256 * 2**20)
-# Threads have heaps of 64 MiB; with this much to spare glibc keeps empty ones.
-_M_TOP_PAD: Final = (-2, 64 * 2**20)
-# glibc maps each larger block by itself and always returns it; it accepts no larger value.
-_M_MMAP_THRESHOLD: Final = (-3, 32 * 2**20)
 
 
 def map_on_threads(work: Callable[[T], R], pieces: Sequence[T]) -> Iterator[R]:
@@ -145,36 +134,6 @@ if hasattr(os, "register_at_fork"):
 def _each_thread_has_its_own_number() -> bool:
     """Whether ``torch.set_num_threads`` is for the calling thread alone."""
     return "ATen parallel backend: OpenMP" in torch.__config__.parallel_info()
-
-
-@cache
-def keep_freed_memory() -> bool:
-    """Have the process keep up to 256 MiB of freed memory, and 64 MiB for each of its threads.
-
-    Returns whether it does.  It changes nothing if the environment sets malloc's parameters, or if
-    the C library is not glibc.
-    """
-    if _is_set_by(os.environ) or not _is_glibc():
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    return all(mallopt(*each) for each in (_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD))
-
-
-def return_freed_memory() -> None:
-    """Return to the system what the process has freed and keeps, once it needs less than before."""
-    if _is_glibc():
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def _is_set_by(environment: Mapping[str, str]) -> bool:
-    return any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in environment)
-
-
-def _is_glibc() -> bool:
-    try:
-        return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
-    except (AttributeError, ValueError, OSError):
-        return False
 
 
 # All threads for a short pass, or one while other programs have the cores.

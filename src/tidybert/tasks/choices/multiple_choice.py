@@ -4,16 +4,15 @@ Each choice is a sequence [CLS] context [SEP] start and choice [SEP] with one lo
 is over the choices of an example, however many it has.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from tidybert.checkpoints.example_kinds import CHOICES
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -33,13 +32,15 @@ from tidybert.files.rows import Problem
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import ChoiceScores
-from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import Chosen
 from tidybert.tasks.answers import Answers, Floats, Judgement
 from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example, read_choices
-from tidybert.tasks.task import Task, softmax_divergence
+from tidybert.tasks.task import Task, softmax_divergence, tensor_on
 from tidybert.tasks.task_options import TaskOptions
 from tidybert.tokenization import BertTokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class ChosenAnswers(Answers["MultipleChoice", ChoiceExample]):
@@ -199,7 +200,7 @@ class MultipleChoice(Task[ChoiceExample]):
         starts = np.cumsum([0, *counts[:-1]])
         right = [int(first) + one.label for first, one in zip(starts, batch.features, strict=True)]
         outputs = outputs.reshape(-1)  # a probe's are (S, 1)
-        chosen = outputs[to_device(torch.tensor(right), outputs.device)]
+        chosen = outputs[tensor_on(outputs.device, right)]
         return segment_logsumexp(outputs, counts) - chosen
 
     def as_outputs(self, rows: Any, one: Features) -> Any:
@@ -208,11 +209,13 @@ class MultipleChoice(Task[ChoiceExample]):
     def imitation_losses(
         self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
     ) -> Tensor:
+        from torch.nn.utils.rnn import pad_sequence
+
         starts = np.cumsum([len(one.lengths) for one in batch.features[:-1]]).tolist()
 
         def padded(logits: Tensor) -> Tensor:
             parts = list(logits.reshape(-1).tensor_split(starts))
-            return pad_sequence(parts, batch_first=True, padding_value=-torch.inf)
+            return pad_sequence(parts, batch_first=True, padding_value=float("-inf"))
 
         return softmax_divergence(padded(outputs), padded(taught), temperature)
 
@@ -223,9 +226,8 @@ class MultipleChoice(Task[ChoiceExample]):
 
 def segment_logsumexp(logits: Tensor, counts: Sequence[int]) -> Tensor:
     """(B,) log-sum-exps of logits (S,), of which the first counts[0] belong together, and so on."""
-    segments = torch.from_numpy(np.repeat(np.arange(len(counts)), counts))
-    segments = to_device(segments, logits.device)
-    largest = logits.detach().new_full((len(counts),), -torch.inf)
+    segments = tensor_on(logits.device, np.repeat(np.arange(len(counts)), counts))
+    largest = logits.detach().new_full((len(counts),), float("-inf"))
     largest = largest.scatter_reduce(0, segments, logits.detach(), "amax")
     sums = logits.new_zeros(len(counts)).index_add(0, segments, (logits - largest[segments]).exp())
     return sums.log() + largest

@@ -1,13 +1,13 @@
 """answer: which span of a text answers a question (SQuAD, paper 4.2 and 4.3; run_squad.py)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from tidybert.checkpoints.example_kinds import QUESTION
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -17,7 +17,6 @@ from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, param
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.squad_scores import QuestionScores, answer_scores
-from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import Answered
 from tidybert.tasks.answers import Answers, Indices, Judgement, only_numbers
 from tidybert.tasks.questions.question_features import (
@@ -35,9 +34,12 @@ from tidybert.tasks.questions.span_answers import (
     right_texts,
 )
 from tidybert.tasks.targets import Explained, Target
-from tidybert.tasks.task import Task, softmax_divergence
+from tidybert.tasks.task import Task, softmax_divergence, tensor_on
 from tidybert.tasks.task_options import QuestionOptions
 from tidybert.tokenization import BertTokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # These fit the temperature well enough; each has thousands of possible answers.
 CALIBRATION_QUESTIONS: Final = 500
@@ -217,11 +219,10 @@ class QuestionAnswering(Task[QuestionExample]):
         # The last pair fills up, and does not count.
         filled = np.stack([each[np.minimum(most, len(each) - 1)] for each in pairs])
         rows, absent = (
-            to_device(torch.from_numpy(each), outputs.device)
-            for each in (filled, most >= counts[:, None])
+            tensor_on(outputs.device, each) for each in (filled, most >= counts[:, None])
         )
         found = _padded(outputs, batch).log_softmax(1).gather(1, rows).sum(2)
-        return -found.masked_fill(absent, -torch.inf).logsumexp(1) / 2
+        return -found.masked_fill(absent, float("-inf")).logsumexp(1) / 2
 
     def imitation_losses(
         self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
@@ -262,6 +263,6 @@ def _padded(outputs: Tensor, batch: Batch) -> Tensor:
     rows = batch.rows
     begins = np.arange(rows.num_sequences) * rows.max_seqlen - np.cumsum([0, *rows.lengths[:-1]])
     cells = np.arange(rows.num_tokens) + np.repeat(begins, rows.lengths)
-    padded = outputs.new_full((rows.num_sequences * rows.max_seqlen, 2), -torch.inf)
-    padded = padded.index_copy(0, to_device(torch.from_numpy(cells), outputs.device), outputs)
+    padded = outputs.new_full((rows.num_sequences * rows.max_seqlen, 2), float("-inf"))
+    padded = padded.index_copy(0, tensor_on(outputs.device, cells), outputs)
     return padded.view(rows.num_sequences, rows.max_seqlen, 2)

@@ -18,8 +18,8 @@ from tidybert.tasks.task_options import TagOptions
 
 Floats = npt.NDArray[np.float64]
 
-KNOWN_WEIGHT: Final = 0.25
-"""What a name of the training data counts in the fit: of the names of new texts few are known."""
+_LEAST_WEIGHT: Final = 0.25
+_NEW_NAMES: Final = 0.25
 _HIGHEST: Final = 1 - 1e-9
 _ITERATIONS: Final = 50
 _GENTLEST: Final = 0.05
@@ -37,7 +37,9 @@ class EntityScores:
         return np.asarray(_sigmoid(self.slope * _log_odds(probabilities) + self.offset))
 
     @classmethod
-    def fit(cls, probabilities: Floats, right: Floats, weights: Floats) -> "EntityScores":
+    def fit(
+        cls, probabilities: Floats, right: npt.NDArray[np.bool_], weights: Floats
+    ) -> "EntityScores":
         """The scores with the lowest log-loss on (M,) entities, right or wrong, and their weights.
 
         As where a temperature is fitted, further examples count that are as right as the lattice
@@ -57,6 +59,17 @@ class EntityScores:
         if not np.isfinite(found).all() or found[0] < _GENTLEST:
             return cls(1.0, 0.0)
         return cls(float(found[0]), float(found[1]))
+
+
+def known_weights(is_known: npt.NDArray[np.bool_], right: npt.NDArray[np.bool_]) -> Floats:
+    """(M,) what each entity counts in the fit: those of the training data less than others.
+
+    Fewer names of new texts are known than of dev, and a model is surer of those.  Where dev has no
+    new names either, all count the same.
+    """
+    new = 1 - is_known[right].mean() if right.any() else 0.0
+    weight = 1 - (1 - _LEAST_WEIGHT) * min(1.0, new / _NEW_NAMES)
+    return np.where(is_known, weight, 1.0)
 
 
 def _log_odds(probabilities: Floats) -> Floats:

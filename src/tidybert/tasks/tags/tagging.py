@@ -1,5 +1,7 @@
 """tag: a class for each word: named entities, parts of speech (paper 5.3, table 7)."""
 
+from __future__ import annotations
+
 import logging
 import re
 from collections import Counter
@@ -7,17 +9,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
 
 from tidybert.checkpoints.example_kinds import WORDS
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import HeadDescription
 from tidybert.data.batching import Batch
 from tidybert.data.checks import (
     DataReport,
@@ -37,7 +35,6 @@ from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.entity_scores import Entity, TagCounts, TagScores, entities, iob2_tags
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.thresholds import ANSWERS_NONE, fewest_to_show
-from tidybert.modeling.kernels.transfer import to_device
 from tidybert.tasks.answer import Tagged
 from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, softmax
 from tidybert.tasks.tags.entity_lattice import (
@@ -48,9 +45,9 @@ from tidybert.tasks.tags.entity_lattice import (
     is_iob2,
 )
 from tidybert.tasks.tags.entity_scores import (
-    KNOWN_WEIGHT,
     EntityScores,
     asked_shares,
+    known_weights,
     not_overlapping,
     score_of_precision,
     score_of_recall,
@@ -65,9 +62,14 @@ from tidybert.tasks.tags.tag_files import (
     untagged,
 )
 from tidybert.tasks.targets import Explained, Target, class_target
-from tidybert.tasks.task import Task, refuse_unknown, softmax_divergence
+from tidybert.tasks.task import Task, refuse_unknown, softmax_divergence, tensor_on
 from tidybert.tasks.task_options import ScoreOption, TagOptions
 from tidybert.tokenization import BertTokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from tidybert.checkpoints.model_directory import HeadDescription
 
 _LOGGER: Final = logging.getLogger(__name__)
 _ROUNDING: Final = 1e-6
@@ -679,20 +681,20 @@ class Tagging(Task[TaggedExample]):
 
     def summed_loss(self, outputs: Tensor, batch: Batch) -> Tensor:
         """A sum over words, each with an equal part of its feature's weight: they count alike."""
-        labels = torch.tensor(
-            [label for one in batch.features for label in one.label], dtype=torch.int64
-        )
-        weights = torch.tensor(
-            [one.weight / len(one.label) for one in batch.features for _ in one.label]
-        )
+        from torch.nn import functional
+
+        labels = np.array([label for one in batch.features for label in one.label], dtype=np.int64)
+        weights = [one.weight / len(one.label) for one in batch.features for _ in one.label]
         device = outputs.device
-        losses = functional.cross_entropy(outputs, to_device(labels, device), reduction="none")
-        return (losses * to_device(weights, device)).sum()
+        losses = functional.cross_entropy(outputs, tensor_on(device, labels), reduction="none")
+        return (losses * tensor_on(device, weights)).sum()
 
     def imitation_losses(
         self, outputs: Tensor, taught: Tensor, batch: Batch, temperature: float
     ) -> Tensor:
         """(F,) the mean over the words of each feature; 0 without words."""
+        import torch
+
         words = softmax_divergence(outputs, taught, temperature)
         starts = np.cumsum([len(one.place.words) for one in batch.features[:-1]]).tolist()
         return torch.stack([each.sum() / max(1, len(each)) for each in words.tensor_split(starts)])
@@ -728,9 +730,9 @@ class Tagging(Task[TaggedExample]):
         every, right = warmed.candidates, warmed.right
         words = [word for one in answers.examples for word in one.words]
         spans = zip(every.starts.tolist(), every.ends.tolist(), strict=True)
-        is_known = [_spelt(words[start:end]) in self._known for start, end in spans]
-        weights = np.where(is_known, KNOWN_WEIGHT, 1.0)
-        found.entity_scores = EntityScores.fit(every.probabilities, right * 1.0, weights)
+        is_known = np.array([_spelt(words[at:end]) in self._known for at, end in spans], np.bool_)
+        weights = known_weights(is_known, right)
+        found.entity_scores = EntityScores.fit(every.probabilities, right, weights)
         types, scores = entity_types(self.names), found.entity_scores.of(every.probabilities)
         counts = _count(answers.examples, True)
         for name, (asked, share) in asked_shares(self._options, types).items():
@@ -779,4 +781,4 @@ def _first_pieces(batch: Batch) -> Tensor:
     """(W,) the row of each word's first piece, for the words that the batch answers for."""
     starts = np.cumsum([0, *batch.rows.lengths[:-1]])
     places = [start + one.place.rows for start, one in zip(starts, batch.features, strict=True)]
-    return to_device(torch.from_numpy(np.concatenate(places)), batch.rows.input_ids.device)
+    return tensor_on(batch.rows.input_ids.device, np.concatenate(places))

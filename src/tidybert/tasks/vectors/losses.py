@@ -5,14 +5,12 @@ the temperature, before its exponential.  Each gives a mean, float32, a scalar.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-SCALE: Final = 20.0
-"""That of sentence-transformers' losses."""
+from tidybert.tasks.task_options import SCALE
 
 
 def info_nce(

@@ -4,19 +4,20 @@ Each text is a sequence of its own, and its vector is the mean, or another pooli
 last states.  The columns of the examples choose the loss.
 """
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import torch
-from torch import Tensor, nn
+import numpy as np
 
+from tidybert.checkpoints.activations import IDENTITY
 from tidybert.checkpoints.example_kinds import TEXT
 from tidybert.checkpoints.metadata import ModelMetadata
-from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
-from tidybert.checkpoints.sentence_form import DENSE, IDENTITY, POOLINGS, Dense, SentenceForm
+from tidybert.checkpoints.sentence_form import DENSE, POOLINGS, SentenceForm
 from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch
@@ -26,15 +27,10 @@ from tidybert.data.splits import Indices, grouped_split, stratified_split
 from tidybert.errors import ConfigError, UsageError, param
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.retrieval_scores import VectorScores
-from tidybert.modeling.architectures import build_encoder
-from tidybert.modeling.bert import BertModel
-from tidybert.modeling.kernels.transfer import to_device
-from tidybert.modeling.rows import pooled
 from tidybert.tasks.answer import Embedded
 from tidybert.tasks.answers import Answers, Outputs
-from tidybert.tasks.task import AnyTask, Task
-from tidybert.tasks.task_options import VectorOptions
-from tidybert.tasks.vectors import losses
+from tidybert.tasks.task import AnyTask, Task, tensor_on
+from tidybert.tasks.task_options import SCALE, VectorOptions
 from tidybert.tasks.vectors.vector_answers import answers_of
 from tidybert.tasks.vectors.vector_examples import (
     FORM_NAMES,
@@ -47,10 +43,17 @@ from tidybert.tasks.vectors.vector_examples import (
     ignored_candidates,
     read_vectors,
 )
-from tidybert.tasks.vectors.vector_training import TaughtVectors, VectorTraining
 from tidybert.tokenization import BertTokenizer
-from tidybert.training.fine_tuning import FineTuning, Loss
-from tidybert.training.training_arguments import TrainingArguments
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+    from tidybert.checkpoints.dense import Dense
+    from tidybert.checkpoints.model_directory import HeadDescription, ModelDirectory
+    from tidybert.modeling.bert import BertModel
+    from tidybert.training.fine_tuning import FineTuning, Loss
+    from tidybert.training.training_arguments import TrainingArguments
 
 _QUERY, _DOCUMENT = "query", "document"
 _METRIC_OF: Mapping[Form, str] = {
@@ -85,7 +88,7 @@ class SentenceVectors(Task[VectorExample]):
     query_prompt: str = ""
     document_prompt: str = ""
     normalize: bool = False
-    scale: float = losses.SCALE
+    scale: float = SCALE
     both_directions: bool = False
     widths: tuple[int, ...] = ()
     dense: tuple[Dense, ...] = ()
@@ -169,7 +172,7 @@ class SentenceVectors(Task[VectorExample]):
             loss_name,
             query_prompt=options.query_prompt or "",
             document_prompt=options.document_prompt or "",
-            scale=losses.SCALE if options.scale is None else options.scale,
+            scale=SCALE if options.scale is None else options.scale,
             both_directions=bool(options.both_directions),
             widths=options.widths(),
         )
@@ -196,11 +199,19 @@ class SentenceVectors(Task[VectorExample]):
 
     def attach(self, network: nn.Module) -> None:
         if self.dense:
+            from torch import nn
+
             dense = nn.Sequential(*map(copy.deepcopy, self.dense)).requires_grad_(True)
             network.add_module(DENSE, dense.to(next(network.parameters()).device))
 
     def taught(self, network: nn.Module, width: int, teacher: str) -> Self:
         """The task that learns a teacher's vectors, whose network ends with a Dense to them."""
+        import torch
+        from torch import nn
+
+        from tidybert.checkpoints.dense import Dense
+        from tidybert.modeling.bert import BertModel
+
         assert isinstance(network, BertModel)
         dense = self.dense
         size = dense[-1].linear.out_features if dense else network.config.hidden_size
@@ -293,10 +304,14 @@ class SentenceVectors(Task[VectorExample]):
     # --- the model
 
     def build_model(self, config: BertConfig) -> BertModel:
+        from tidybert.modeling.architectures import build_encoder
+
         return build_encoder(config, add_pooler=False)
 
     def outputs(self, model: nn.Module, batch: Batch) -> Tensor:
         """(S, H) the vector of each text."""
+        from tidybert.modeling.rows import pooled
+
         rows = batch.rows
         only = rows.first_rows if self.pooling == "cls" else None
         found = model(rows, output_rows=only, lower_states=batch.lower_states)
@@ -313,6 +328,8 @@ class SentenceVectors(Task[VectorExample]):
         **given: Any,
     ) -> FineTuning:
         """Its loss is that of a whole batch: ``loss`` where a teacher answered, else its own."""
+        from tidybert.tasks.vectors.vector_training import TaughtVectors, VectorTraining
+
         classes = None
         if self.loss_name == "supcon":
             classes = [-1 if one.label is None else one.label for one in features]
@@ -323,23 +340,27 @@ class SentenceVectors(Task[VectorExample]):
 
     def batch_loss(self, vectors: Tensor, features: Sequence[Features]) -> Tensor:
         """The mean loss of a whole batch, a scalar, from its vectors (S, H)."""
+        from tidybert.tasks.vectors import losses
+
         return losses.matryoshka(self._loss(features, vectors.device), vectors, self.widths)
 
     def _loss(
         self, features: Sequence[Features], device: torch.device
     ) -> Callable[[Tensor], Tensor]:
+        from tidybert.tasks.vectors import losses
+
         labels = [one.label for one in features]
         if self.loss_name == "supcon":
-            classes = to_device(torch.tensor(labels), device)
+            classes = tensor_on(device, labels)
             return partial(losses.supervised_contrastive, classes=classes, scale=self.scale)
-        rows = [to_device(torch.tensor(each), device) for each in candidate_rows(features)]
+        rows = [tensor_on(device, each) for each in candidate_rows(features)]
         first, second = rows
         if self.loss_name == "cosent":
-            scores = to_device(torch.tensor(labels, dtype=torch.float64), device)
+            scores = tensor_on(device, np.array(labels, dtype=np.float64))
             return lambda vectors: losses.cosent(
                 vectors[first], vectors[second], scores, scale=self.scale
             )
-        ignored = to_device(torch.from_numpy(ignored_candidates(labels)), device)
+        ignored = tensor_on(device, ignored_candidates(labels))
         return lambda vectors: losses.info_nce(
             vectors[first],
             vectors[second],

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from tidybert.modeling.kernels.threads import _is_glibc, _is_set_by, keep_freed_memory
+from tidybert.system.memory import _is_glibc, _is_set_by, keep_freed_memory
 
 # Pages that the system hands out while a thread takes and gives back 16 MiB, five times.
 _FAULTS = """
 import os, resource, threading, time
 import torch
-from tidybert.modeling.kernels.threads import keep_freed_memory
+from tidybert.system.memory import keep_freed_memory
 
 def use():
     for _ in range(5):

@@ -1,0 +1,152 @@
+"""Labels that are probabilities: their files, their loss, and the training and check on them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.tasks.fixed_outputs import make_features
+from torch.nn import functional
+
+from tidybert import load_data
+from tidybert.cli.main import run as shell
+from tidybert.data.batching import collate
+from tidybert.errors import DataError, UsageError
+from tidybert.files.text_examples import TextExample
+from tidybert.finetuning.head_start import group_loss
+from tidybert.tasks.classification import Classification, SoftClassification, likeliest
+from tidybert.tasks.registry import task_class
+from tidybert.tasks.task_options import ClassOptions
+
+FILES = {
+    "a.jsonl": '{"text": "a", "label": {"x": 0.75, "y": 0.25}}\n{"text": "b", "label": "y"}\n',
+    "a.json": '[{"text": "a", "label": {"x": 3, "y": 1}}, {"text": "b", "label": {"y": 1}}]',
+    "columns.csv": "text,x,y\na,0.75,0.25\nb,,1\n",
+    "objects.csv": 'text,label\na,"{""x"": 0.75, ""y"": 0.25}"\nb,y\n',
+    "people.csv": "text,label\na,x\nb,y\na,x\na,y\na,x\n",
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_each_form_of_a_file_says_the_same(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_text(FILES[name])
+    options = {"label": "x,y"} if name == "columns.csv" else {}
+
+    found = load_data(str(path), soft=True, **options)
+
+    assert [(one.text, one.label) for one in found] == [("a", "x"), ("b", "y")]
+    assert [dict(one.soft or {}) for one in found] == [{"x": 0.75, "y": 0.25}, {"y": 1.0}]
+
+
+def test_without_the_option_files_mean_what_they_meant(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(FILES["people.csv"])
+
+    assert [one.soft for one in load_data(str(path))] == [None] * 5
+    (tmp_path / "a.jsonl").write_text(FILES["a.jsonl"])
+    with pytest.raises(DataError, match=r"a\.jsonl:1: the label is an object"):
+        load_data(str(tmp_path / "a.jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [
+        ('{"x": -1}', "the label 'x' is '-1'; expected a number from 0 on"),
+        ('{"x": "much"}', "the label 'x' is 'much'"),
+        ('{"x": true}', "the label 'x' is 'True'"),
+        ('{"x": 0}', "no label is above 0"),
+        ("{}", "no label is above 0"),
+    ],
+)
+def test_what_is_no_share_is_a_bad_row(tmp_path: Path, label: str, said: str) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(f'{{"text": "a", "label": {label}}}\n')
+
+    with pytest.raises(DataError, match=said):
+        load_data(str(path), soft=True)
+
+
+def test_one_text_has_one_class_here() -> None:
+    with pytest.raises(UsageError, match="soft is for one class a text, not multi_label"):
+        ClassOptions(multi_label=True, soft=True)
+    assert task_class("classify", ClassOptions(soft=True)) is SoftClassification
+    assert SoftClassification.name == "classify"
+
+
+def test_the_loss_is_the_cross_entropy_with_the_probabilities() -> None:
+    examples = [
+        TextExample("a", None, "x", 1, soft={"x": 0.7, "y": 0.3}),
+        TextExample("b", None, "y", 2),
+        TextExample("c", None, "z", 3, soft={"z": 1.0}),
+    ]
+    task, features = SoftClassification.from_examples(examples), make_features(3)
+    task.add_labels(features, examples)
+    logits = torch.tensor([[1.0, 2.0, 0.5], [0.0, 1.0, 3.0], [2.0, 0.0, 1.0]])
+
+    losses = task.losses(logits, collate(features))
+
+    p = torch.tensor([[0.7, 0.3, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    torch.testing.assert_close(losses, -(p * logits.log_softmax(1)).sum(1))
+    assert [likeliest(one.label) for one in features] == [0, 1, 2]
+    hard = Classification(task.names)
+    hard.add_labels(features, examples)
+    expected = functional.cross_entropy(logits, torch.tensor([0, 1, 2]), reduction="none")
+    torch.testing.assert_close(hard.losses(logits, collate(features)), expected)
+
+
+def test_pairs_of_sure_texts_count_as_those_of_classes() -> None:
+    states = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    classes = [0, 1, 0, 2, 1, 0]
+    sure = [tuple(row) for row in np.eye(3)[classes].tolist()]
+
+    torch.testing.assert_close(group_loss(states, sure), group_loss(states, classes))
+    doubtful = [(0.5, 0.5, 0.0)] * 6
+    # Each pair is as much one of a class as of two.
+    cosines = functional.normalize(states) @ functional.normalize(states).T
+    pairs = cosines[tuple(torch.triu_indices(6, 6, 1))]
+    expected = (pairs - 1).square().mean() + pairs.square().mean()
+    torch.testing.assert_close(group_loss(states, doubtful), expected)
+
+
+@pytest.mark.parametrize("start", ["probe", "contrastive"])
+def test_soft_labels_train_are_checked_and_measured_by_hard_ones(
+    start: str,
+    toy_examples: Callable[..., list[Any]],
+    tiny_model: Path,
+    tmp_path: Path,
+    capsys: Any,
+) -> None:
+    file, dev, run = tmp_path / "a.jsonl", tmp_path / "dev.csv", tmp_path / "run"
+    other = {"animal": "colour", "colour": "animal"}
+    with file.open("w") as rows:
+        for one in toy_examples(24):
+            soft = {one.label: 0.8, other[one.label]: 0.2}
+            rows.write(json.dumps({"text": one.text, "label": soft}) + "\n")
+            rows.write(json.dumps({"text": one.text, "label": one.label}) + "\n")
+    dev.write_text(
+        "text,label\n" + "".join(f"{e.text},{e.label}\n" for e in toy_examples(9, seed=1))
+    )
+    short = ["--max-seq-length", "16"]
+    begin = ["finetune", "classify", str(tiny_model), "--soft", "--train", str(file), *short]
+    steps = [] if start == "contrastive" else ["--max-steps", "2"]
+
+    assert shell([*begin, "--dev", str(dev), "--head-start", start, *steps, "--out", str(run)]) == 0
+
+    record = json.loads((run / "arguments.json").read_text())
+    num_texts = len({one.text for one in toy_examples(24)})
+    assert record["soft"] is True
+    assert record["record"]["num_train"] == num_texts
+    assert json.loads((run / "tidybert.json").read_text())["task"] == "classify"
+    assert shell(["evaluate", str(run), str(dev), "--json"]) == 0
+    if start == "probe":
+        capsys.readouterr()
+        assert (
+            shell(["check", str(file), "--soft", "--model", str(tiny_model), *short, "--json"]) == 0
+        )
+        found = json.loads(capsys.readouterr().out)
+        assert found["report"]["num_train"] == num_texts
+        assert found["labels"]["agreement"] > 0
