@@ -140,5 +140,7 @@ def last_records(
     _names, *counting = last_rows(cells(), report, keeps_none=keeps_none)
     yield from problems
     for row in counting:
-        number, record = records[row[0] - 1]
-        yield replace(row, row=number) if isinstance(row, Problem) else (number, record)
+        if isinstance(row, Problem):
+            yield replace(row, row=records[row.row - 1][0])
+        else:
+            yield records[row[0] - 1]
