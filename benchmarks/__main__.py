@@ -17,6 +17,7 @@ _NAMES: Final = {
         "speed.serve": "serve answer_times serving_soak serving_trouble",
         "speed.vectors": "vectors encode search cluster", "speed.cuda": "cuda",
         "speed.download": "download", "speed.kernels": "kernels", "speed.relatives": "relatives",
+        "speed.light": "light",
     },
     "Scores": {
         "scores.compare": "compare own_model int8 padding distill",
@@ -24,6 +25,7 @@ _NAMES: Final = {
         "scores.active_learning": "suggested_labels",
         "scores.words": "cloze masked_tokens word_pairs vocabulary",
         "scores.no_labels": "no_labels",
+        "scores.topics": "topics",
     },
     "tidybert-small": {"small.train": "small_prepare small_train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},
