@@ -78,7 +78,7 @@ def _articles(count: int) -> Iterator[tuple[str, str]]:
 def measured(name: str, model: str, bertopic: str | None) -> dict[str, Any]:
     """Both sides on one set."""
     texts, labels = labelled_texts(name)
-    found = {"texts": len(texts), "classes": len({*labels})}
+    found: dict[str, Any] = {"texts": len(texts), "classes": len({*labels})}
     for side, (topics, seconds) in _sides(texts, model, bertopic).items():
         found[side] = {
             "number": len({*topics} - {-1}),
