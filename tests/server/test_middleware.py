@@ -126,7 +126,7 @@ def test_a_client_that_leaves_ends_its_work(
         finally:
             ended.set()
 
-    monkeypatch.setattr(AskedModel, "predict", predict)
+    monkeypatch.setattr(AskedModel, "answered", predict)
     app = make_app(engine)
     scope = {
         "type": "http",
@@ -171,7 +171,7 @@ def test_a_mistake_of_ours_shows_nothing_of_itself(
     async def predict(*_given: Any, **_named: Any) -> Any:
         raise RuntimeError("secret /home/me")
 
-    monkeypatch.setattr(AskedModel, "predict", predict)
+    monkeypatch.setattr(AskedModel, "answered", predict)
     found = run(make_client(engine), lambda client: client.post(PREDICT, json={"inputs": "cat"}))
 
     error = found.json()["error"]
