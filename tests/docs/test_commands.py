@@ -144,6 +144,10 @@ def write_samples() -> None:
                 # No two are near-duplicates, which one fold would have.
                 words = "".join(chr(97 + (n * at * at + at) % 26) for at in range(20))
                 sheet.write_row(n, 0, [f"{words} {n}", ("no", "yes")[n % 2]])
+    words = "abcdefghijklmnopqrstuvwxyz"
+    questions_of = [" ".join(words[n * at * at % 26] for at in range(1, 9)) for n in range(40)]
+    Path("questions.txt").write_text("\n".join(questions_of) + "\n")
+    table("questions-test.csv", "test question {n},{l}", "text,label")
     for name in ("new-tickets", "more-texts"):
         table(f"{name}.txt", "new ticket {n}")
     for name in ("questions", "questions-dev"):
