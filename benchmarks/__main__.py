@@ -17,6 +17,7 @@ _NAMES: Final = {
         "speed.serve": "serve answer_times serving_soak serving_trouble",
         "speed.vectors": "vectors encode search cluster", "speed.cuda": "cuda",
         "speed.download": "download", "speed.kernels": "kernels", "speed.relatives": "relatives",
+        "speed.light": "light",
     },
     "Scores": {
         "scores.compare": "compare own_model int8 padding distill",

@@ -29,6 +29,7 @@ from typing import IO, TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
+from tidybert.cli.main import COMMANDS
 from tidybert.configuration import BertConfig
 
 if TYPE_CHECKING:
@@ -521,7 +522,7 @@ class Command:
 LOADED_BY_COMMANDS = (
     "torch._dynamo",
     "torch.distributed.tensor",
-    "tidybert.cli.main",
+    *(f"tidybert.cli.commands.{each}" for each in sorted(set(COMMANDS.values()))),
     "tidybert.corpus.building",
     "tidybert.finetuning.api",
     "tidybert.inference.predictor",

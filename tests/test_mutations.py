@@ -1,8 +1,11 @@
 """The script that mutates the source counts rightly, on a module whose tests are known."""
 
+import subprocess
+import sys
+from ast import literal_eval
 from pathlib import Path
 
-from tests.mutations import Coverage, Mutation, mutations, passes, survives
+from tests.mutations import ROOT, Coverage, Mutation, passes
 
 SOURCE = """
 from typing import TYPE_CHECKING
@@ -38,12 +41,7 @@ def test_mutations_that_a_test_notices_and_others(tmp_path: Path) -> None:
     module.write_text(SOURCE)
     (tmp_path / "test_toy.py").write_text(TEST)
 
-    found = {
-        (one.line, one.was, one.became): survives(tmp_path, module, changed, ["test_toy.py"], 60)
-        for one, changed in mutations("module.py", SOURCE)
-    }
-
-    assert found == {
+    assert dict(tried(tmp_path, module)) == {
         (8, "0", "1"): False,
         # The greatest of equal numbers is the same number.
         (11, "each > found", "each >= found"): True,
@@ -51,6 +49,21 @@ def test_mutations_that_a_test_notices_and_others(tmp_path: Path) -> None:
         (17, "3", "4"): True,
     }
     assert module.read_text() == SOURCE
+
+
+def tried(checkout: Path, module: Path) -> list[tuple[tuple[int, str, str], bool]]:
+    """Each mutation, and whether it survives; a process of its own forks best."""
+    code = (
+        "import sys; from pathlib import Path; from tests.mutations import mutations, survives\n"
+        "folder, module = map(Path, sys.argv[1:])\n"
+        "print([((one.line, one.was, one.became),"
+        " survives(folder, module, changed, ['test_toy.py'], 60))"
+        " for one, changed in mutations('module.py', module.read_text())])"
+    )
+    command = [sys.executable, "-c", code, str(checkout), str(module)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    found: list[tuple[tuple[int, str, str], bool]] = literal_eval(done.stdout)
+    return found
 
 
 def test_tests_that_hang_notice(tmp_path: Path) -> None:

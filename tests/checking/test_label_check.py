@@ -113,6 +113,9 @@ def test_only_new_texts_are_suggested_once(clusters) -> None:
     assert found[0]["margin"] < found[1]["margin"]
     assert suggestions(Classification(["a", "b"]), data, all_vectors, pool[:1], 5)[0] == []
     assert counted == {"labelled": 1, "repeated": 1}
+    task = Classification(["a", "b"])
+    at_random, _ = suggestions(task, data, all_vectors, pool, 5, at_random=True)
+    assert [one["drawn"] for one in at_random] == ["random", "random"]
 
 
 class Fixed:

@@ -40,7 +40,9 @@ def test_what_a_check_writes_corrects_the_labels_of_a_training(
     assert f"--dev {dev} --corrections {out}/corrections.csv" in notes
     assert shell([*given, "--out", str(out)]) == 2
     assert shell([*given, "--suggest", "3"]) == 2
+    assert shell([*given, "--at-random"]) == 2
     refused = capsys.readouterr().err
+    assert "--at-random needs --unlabelled" in refused
     assert "is there already" in refused
     assert "--suggest needs --unlabelled" in refused
 

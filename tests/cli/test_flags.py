@@ -196,6 +196,7 @@ def test_torchrun_hands_every_flag_on(command: str) -> None:
     """torchrun takes an abbreviation of two of its own flags for an error."""
     from torch.distributed.run import get_args_parser
 
+    main.program(command)
     (found,) = [each for each in main.app.registered_commands if each.name == command]
     names = typer.main.get_params_from_function(found.callback)
     flags = ["--" + name.replace("_", "-") for name in names if name != "model"]

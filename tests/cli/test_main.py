@@ -27,6 +27,7 @@ def command() -> Iterator[list[BaseException]]:
         for error in to_raise:
             raise error
 
+    shell.program()
     shell.app.command("raise-it", hidden=True)(raise_it)
     shell.program.cache_clear()
     yield to_raise
@@ -59,6 +60,23 @@ def test_help_names_every_command_on_stdout(arguments: list[str], capsys) -> Non
     assert err == ""
     for registered in shell.app.registered_commands:
         assert registered.name in out
+
+
+def test_a_command_is_made_from_its_own_module_alone() -> None:
+    code = "import sys; from tidybert.cli.main import program; print(*program('predict').commands)"
+    report = "print(*(each for each in sys.modules if each.startswith('tidybert.cli.commands.')))"
+
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{report}"], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "predict\ntidybert.cli.commands.texts\n"
+
+
+def test_each_command_is_in_the_module_that_the_program_names() -> None:
+    assert list(shell.program().commands) == list(shell.COMMANDS)
+    for name in shell.COMMANDS:
+        assert list(shell.program(name).commands) == [name]
 
 
 def test_every_command_and_every_option_has_a_help_text() -> None:

@@ -2,13 +2,17 @@
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 from tidybert.data.labels_file import Answer, CorrectionsFile, LabelsFile
 from tidybert.errors import DataError
+from tidybert.files.reading import ReadReport
+from tidybert.files.rows import in_memory
 from tidybert.files.text_files import read_examples
 
 ANSWERS = [
@@ -47,6 +51,36 @@ def test_answers_are_read_again_and_a_spreadsheet_runs_none(path: Path) -> None:
     assert [(one.text, one.label) for one in found] == [
         (one.texts[0], one.labels[0]) for one in ANSWERS[:2]
     ]
+
+
+def test_the_last_row_counts_in_objects_and_columns_too(path: Path) -> None:
+    with opened(path) as file:
+        file.read()
+        file.add([replace(ANSWERS[0], labels=("refund",))])
+    frame = pandas.read_csv(path)
+    files = [path.with_name(name) for name in ("a.jsonl", "a.json", "a.parquet")]
+    frame.to_json(files[0], orient="records", lines=True)
+    frame.to_json(files[1], orient="records")
+    frame.to_parquet(files[2])
+
+    in_both_ways = [in_memory(one, "train", None) for one in (frame, frame.to_dict("records"))]
+    for each in (*files, *in_both_ways):
+        report = ReadReport()
+        found = list(read_examples(each, None, need_label=True, report=report))
+        assert [(one.label, one.drawn) for one in found] == [
+            ("delivery", "chosen"), ("refund", "random"),
+        ]  # fmt: skip
+        notes = "\n".join(report.notes)
+        assert "1 row replaced by later ones" in notes
+        assert "1 skipped" in notes
+
+
+def test_a_broken_line_of_objects_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    row = '{"text": "a", "label": "b", "label_status": "labelled", "drawn": "chosen"}'
+    path.write_text(f"{row}\n{row[:20]}\n")
+    with pytest.raises(DataError, match=r"a\.jsonl:2: not JSON"):
+        list(read_examples(path, None, need_label=True))
 
 
 def test_whatever_byte_of_a_row_a_kill_reached_the_rows_before_it_are_whole(path: Path) -> None:

@@ -19,12 +19,13 @@ def count_answers(name: str) -> dict[str, Any]:
     from tidybert.inference import pretraining_heads as fill_mask
     from tidybert.modeling import BertModel
     from tidybert.modeling.heads import BertForMaskedLM
+    from tidybert.modeling.kernels import transfer
     from tidybert.tasks.classification import Classification
     from tidybert.tasks.questions.question_answering import QuestionAnswering
 
     stream = SimpleNamespace(record_event=lambda: None)
     torch.cuda.current_stream = lambda _device: stream
-    forward.Fetched.numpy = lambda fetched: np.zeros(tuple(fetched._tensor.shape), np.float32)
+    transfer.Fetched.numpy = lambda fetched: np.zeros(tuple(fetched._tensor.shape), np.float32)
     lengths = lengths_of_a_batch(BATCHES * BATCH_TOKENS, 128).tolist()
     features = [Features(np.ones(n, np.int32), np.zeros(n, np.uint8), n) for n in lengths]
     config, device = base_config(0.1), torch.device("cuda")
@@ -49,6 +50,7 @@ def count_answers(name: str) -> dict[str, Any]:
         if name in ("mean", "cls", "max"):
             embedder = object.__new__(embedding.Embedder)
             embedder.unknown = SimpleNamespace(add=lambda _features: None)
+            embedder._opened = SimpleNamespace(graph=None)
             embedder.encoder, embedder.layers, embedder.combine = model, (2, 3), "mean"
             embedder.precision, embedder.device = "bfloat16", device
             embedder.dense = torch.nn.Sequential()

@@ -189,6 +189,10 @@ def write_samples() -> None:
         *(f"ner/conll2003/{part}.txt" for part in ("train", "dev")),
     ):
         table(name, columns)
+    # A bound of 0.99 needs 299 entities.
+    dev = Path("ner/conll2003/dev.txt")
+    dev.write_text(13 * f"{dev.read_text()}\n")
+    table("letters.csv", "{n},from Zoë to Rome,letter {n}", "id,text,subject")
     table("ner/wikigold/wikigold.conll.txt", "Zoë{n} I-PER\nlives O\n\n-DOCSTART- O\n")
     text, span = "Zoë lives in Rome.", {"start": 13, "end": 17, "label": "LOC"}
     lines = [json.dumps({"text": f"{text} {n}", "entities": [span]}) for n in range(EXAMPLES)]

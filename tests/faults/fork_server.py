@@ -163,7 +163,7 @@ def start(argv: list[str], root: str, log: str, kind: str, at: int) -> int:
 def serve() -> None:
     # Builds the command line, which takes a while the first time.
     with contextlib.redirect_stdout(io.StringIO()):
-        tidybert.cli.main.run(["models"])
+        tidybert.cli.main.run(["--help"])
     logs: dict[int, str] = {}
     for line in sys.stdin:
         request = json.loads(line)

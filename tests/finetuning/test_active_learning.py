@@ -35,6 +35,17 @@ def test_every_fifth_is_random_until_there_are_30_then_every_tenth() -> None:
     assert places == [*range(5, 151, 5), 160, 170, 180]
 
 
+def test_all_texts_can_be_drawn_at_random() -> None:
+    pool = Pool(vectors_of(200), at_random=True)
+    asked = pool.next(unlabelled(200), ("chosen",), count=200)
+
+    assert {one.drawn for one in asked} == {"random"}
+    assert sorted(one.number for one in asked) == [*range(200)]
+    # Typical and unsure texts do not come first.
+    first = Pool(np.zeros((200, 1), dtype=np.float32), at_random=True).next(unlabelled(200), ())
+    assert asked[0] == first[0]
+
+
 def test_the_margin_is_between_the_two_likeliest() -> None:
     p = np.array([[0.5, 0.2, 0.3], [0.1, 0.1, 0.8]], dtype=np.float32)
 

@@ -189,6 +189,8 @@ def test_corrections_are_made_on_the_page(visit: Visit) -> None:
     suspects = [Suspect("no", "yes", "p 0.1"), Suspect("no", "yes", "p 0.2")]
     page = visit.open(["fine", "good"], suspects=suspects, classes=["no", "yes"])
     assert "The probe says yes." in page.locator("#text").inner_text()
+    said = [each.inner_text() for each in page.locator(".belief").all()]
+    assert said == ["the label now", "the probe's"]
     is_clean(page)
     press(page, "2")
     press(page, "Enter")
@@ -200,8 +202,11 @@ def test_corrections_are_made_on_the_page(visit: Visit) -> None:
 
 def test_a_training_runs_beside_and_its_report_opens(visit: Visit, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
+    go_on = tmp_path / "go on"
     script.write_text(
-        "import pathlib, sys\nout, report = map(pathlib.Path, sys.argv[1:])\nout.mkdir()\n"
+        "import pathlib, sys, time\nout, report = map(pathlib.Path, sys.argv[1:])\nout.mkdir()\n"
+        "print('training: 25%, loss 0.1, 1 of 4, 2.0/s, 0:02 left', flush=True)\n"
+        f"while not pathlib.Path({str(go_on)!r}).exists(): time.sleep(0.02)\n"
         "report.mkdir()\n(report / 'report.html').write_text('<h1>done</h1>')\nprint('step 1')\n"
     )
     page = visit.open(TEXTS[:5], lambda *folders: [str(script), *map(str, folders)], classes=["x"])
@@ -210,6 +215,10 @@ def test_a_training_runs_beside_and_its_report_opens(visit: Visit, tmp_path: Pat
     press(page, "1")
     press(page, "1")
     page.get_by_role("button", name="Train now").click()
+    bar = page.locator(".far i").nth(1)
+    bar.wait_for()
+    assert bar.get_attribute("style") == "width: 25%;"
+    go_on.touch()
     page.get_by_role("link", name="The report").wait_for()
     page.get_by_text("Trained:").wait_for()
     assert "step 1" in page.locator(".lines").inner_text()

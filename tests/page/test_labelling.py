@@ -193,6 +193,19 @@ def test_a_text_may_have_several_labels_or_none_of_them(path: Path) -> None:
     assert found == [(TEXTS[0], ("a", "b")), (TEXTS[1], ())]
 
 
+def test_all_texts_are_drawn_at_random_also_once_a_probe_learns(path: Path) -> None:
+    with labelling(path, model="tidybert-small", at_random=True) as page:
+        while page.view()["encoding"]:
+            time.sleep(0.02)
+        for _ in range(20):
+            item = page.view()["item"]
+            assert (item["drawn"], item["near"]) == ("random", [])
+            page.answer(item["number"], [right(item["texts"][0])])
+        while page.view()["learned"] < 20:
+            time.sleep(0.02)
+        assert {one.drawn for one in page._queue} == {"random"}
+
+
 def test_a_model_that_cannot_be_opened_leaves_texts_at_random(path: Path, tmp_path: Path) -> None:
     with labelling(path, model=str(tmp_path / "absent")) as page:
         while page.view()["encoding"]:

@@ -108,6 +108,19 @@ def test_a_text_that_cannot_be_redacted_is_refused_and_not_shown(
     assert "Qrst" not in response.text
 
 
+def test_entities_from_a_score_on(make_engine: Make, make_client: Any) -> None:
+    engine, text = make_engine("tags"), "the red cat and under a dog the old cat"
+    every = post(make_client(engine), "tags/predict", {"inputs": text}).json()["entities"]
+    middle = sorted(one["score"] for one in every)[len(every) // 2]
+
+    body = {"inputs": text, "min_score": middle}
+    found = post(make_client(engine), "tags/predict", body).json()
+    redacted = post(make_client(engine), "tags/predict", {**body, "redact": True}).json()
+
+    assert found["entities"] == [one for one in every if one["score"] >= middle]
+    assert len(redacted["entities"]) == len(found["entities"]) < len(every)
+
+
 def test_the_other_heads(make_engine: Make, make_client: Any) -> None:
     engine = make_engine("base")
 

@@ -244,6 +244,8 @@ def suggestions(
     vectors: Vectors,
     pool: Sequence[TextExample],
     count: int,
+    *,
+    at_random: bool = False,
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """At most ``count`` texts of the pool to label next; and how many are left out, and why."""
     known = {task.identity(one) for one in data.train}
@@ -268,7 +270,7 @@ def suggestions(
             "margin": float(unsure[each.number]),
             "drawn": each.drawn,
         }
-        for each in Pool(compared.pool[first]).next(
+        for each in Pool(compared.pool[first], at_random=at_random).next(
             labels, drawn, p, count, elsewhere=[likeliest(one.label) for one in features]
         )
     ]
@@ -361,6 +363,7 @@ def check_examples(
     *,
     pool: Sequence[Any] | None = None,
     suggest: int = 50,
+    at_random: bool = False,
     max_seq_length: int | None = None,
     device: str = "auto",
     allow_pickle: bool = False,
@@ -370,7 +373,7 @@ def check_examples(
 
     Nothing is trained but linear probes, and equal arguments give equal findings.  Errors of the
     checks end the work: the report has them.  ``pool``: examples of which ``suggest`` are chosen to
-    label next.
+    label next, or drawn ``at_random``.
     """
     opened = OpenedModel(model, device=device, allow_pickle=allow_pickle)
     if max_seq_length is None:
@@ -423,5 +426,5 @@ def check_examples(
         found = Findings(report, label_findings(task, data, p), **duplicates)
     if pool is None:
         return found
-    to_label, left_out = suggestions(task, data, vectors, pool, suggest)
+    to_label, left_out = suggestions(task, data, vectors, pool, suggest, at_random=at_random)
     return replace(found, suggestions=to_label, passed_over=left_out)

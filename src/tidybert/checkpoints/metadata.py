@@ -120,6 +120,7 @@ class KnownSettings(TypedDict, total=False):
     activation: str
     temperature: Annotated[float, msgspec.Meta(ge=1e-3, le=1e3)]
     min_score: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    entity_scores: dict[str, Annotated[float, msgspec.Meta(ge=-1e3, le=1e3)]]
     thresholds: dict[str, Annotated[float, msgspec.Meta(ge=0, le=1)]]
     long: str
     doc_stride: _Count | None

@@ -4,6 +4,7 @@ To add a command, make a class of flags one with ``flags.command``, and name it 
 Exit status: 0 done, 1 failed, 2 wrong usage, 128 + the signal where one ended the command.
 """
 
+import copy
 import functools
 import os
 import re
@@ -11,35 +12,29 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated, Any, Final, NoReturn, cast
 
 import typer
 
-from tidybert.cli.commands import (  # noqa: F401
-    corpus,
-    data,
-    inside,
-    labelling,
-    models,
-    quickstart,
-    serving,
-    texts,
-    training,
-)
 from tidybert.cli.flags import app, check_paths
 from tidybert.cli.output import complain
 from tidybert.cli.standard_streams import finish_stdout, prepare_streams
 from tidybert.errors import OTHER_NAMES, TidyBertError, is_out_of_memory, missing_package
 from tidybert.system.signals import command_signals
 
-# The order of the help.
-_ORDER: Final = (
-    "quickstart", "topics", "label", "check", "finetune", "evaluate", "predict", "fill-mask",
-    "next-sentence", "embed", "index", "search", "mine", "duplicates", "build-corpus",
-    "inspect", "pretrain", "train-lm", "generate", "score", "serve", "page", "train-vocab",
-    "extend-vocab", "tokenize", "attention", "similar", "info", "convert", "models", "download",
-)  # fmt: skip
-app.registered_commands.sort(key=lambda each: _ORDER.index(str(each.name)))
+COMMANDS: Final = {
+    "quickstart": "quickstart", "topics": "data", "label": "labelling", "check": "data",
+    "finetune": "training", "evaluate": "training", "predict": "texts", "fill-mask": "texts",
+    "next-sentence": "texts", "embed": "texts", "index": "texts", "search": "data", "mine": "data",
+    "duplicates": "data", "build-corpus": "corpus", "inspect": "corpus", "pretrain": "training",
+    "train-lm": "training", "generate": "inside", "score": "texts", "serve": "serving",
+    "page": "serving", "train-vocab": "corpus", "extend-vocab": "corpus", "tokenize": "inside",
+    "attention": "inside", "similar": "inside", "info": "models", "convert": "models",
+    "models": "models", "download": "models",
+}  # fmt: skip
+"""By name, in the order of the help, the module in commands/ that has a command."""
+_PLACES: Final = {name: place for place, name in enumerate(COMMANDS)}
 
 # typer raises this for an unknown command or flag, but exports only its child.
 _WrongUsage: Final = cast(type[typer.BadParameter], typer.BadParameter.__mro__[1])
@@ -80,9 +75,16 @@ def tidybert(
 
 
 @functools.cache
-def program() -> Any:
-    """The program with all its commands, made once: typer takes 40 ms for them."""
-    return typer.main.get_command(app)
+def program(only: str | None = None) -> Any:
+    """The program, made once, with all its commands or one: to load all takes a quarter second."""
+    for module in [COMMANDS[only]] if only else dict.fromkeys(COMMANDS.values()):
+        import_module(f"tidybert.cli.commands.{module}")
+    shown, known = copy.copy(app), app.registered_commands
+    shown.registered_commands = sorted(
+        (each for each in known if only in (None, each.name)),
+        key=lambda each: _PLACES.get(str(each.name), len(_PLACES)),
+    )
+    return typer.main.get_command(shown)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -95,8 +97,8 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in given[:end]
     given = [each for each in given[:end] if each != "--debug"] + given[end:]
     try:
+        command = program(given[0] if given and given[0] in COMMANDS else None)
         check_paths(given)
-        command = program()
         with command.make_context("tidybert", given) as context:
             command.invoke(context)
         finish_stdout()
@@ -151,7 +153,7 @@ def _with_our_name(error: Any) -> str:
         return message
     ours = OTHER_NAMES.get(found[3].replace("-", "_"), "").replace("_", "-")
     if found[2] == "command '":
-        return f"{found[0]}; it is {ours!r}" if ours in _ORDER else message
+        return f"{found[0]}; it is {ours!r}" if ours in COMMANDS else message
     flags = {flag for each in error.ctx.command.params for flag in each.opts}
     return f"{found[0]}; it is --{ours}" if f"--{ours}" in flags else message
 

@@ -24,7 +24,7 @@ class ClassParameters:
     min_accuracy: float | None = None
     'classify: give null as the label below the lowest score from which this share of the labels given to dev is right.'
     min_score: float | None = None
-    'Give null as the label of a class whose score is below S. If not set: as in training.'
+    'Give null as the label of a class whose score is below S, and entities from S on. If not set: as in training.'
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class QuestionParameters:

@@ -14,7 +14,7 @@ from tidybert.files.rows import count_of
 from tidybert.metrics.entity_scores import TagCounts
 from tidybert.tasks.tags.tag_files import TaggedExample, as_iob2, kind_of
 from tidybert.tasks.tags.tagging import TagAnswers, Tagging
-from tidybert.tasks.task_options import WindowOptions
+from tidybert.tasks.task_options import TagOptions
 
 _WORDS = 'expected sentences, each a list of words: [["Rome", "is", "old"], …]'
 _TAGS = 'expected a list of tags for each sentence of X: [["B-LOC", "O", "O"], …]'
@@ -46,7 +46,7 @@ class BertTagger(BertEstimator):
     def _begin(self, read: Sequence[Any], y: Any, kept: npt.NDArray[np.int64]) -> Begun:
         tags = read_tags(y, read)
         examples = [TaggedExample(read[place], tags[place], place) for place in kept.tolist()]
-        task = Tagging.from_examples(examples, self._task_options(WindowOptions))
+        task = Tagging.from_examples(examples, self._task_options(TagOptions))
         return Begun(task, examples, fitted={"classes_": np.array(task.label_names)})
 
     def predict(self, X: Any) -> RaggedRows[list[str]]:

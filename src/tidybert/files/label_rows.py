@@ -5,13 +5,14 @@ Each answer is a row at the end, and nothing before it is changed: the last row 
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Final
 
 from tidybert.files.columns import DRAWN
 from tidybert.files.reading import ReadReport
 from tidybert.files.records import CellsRow
-from tidybert.files.rows import Problem, count_of
+from tidybert.files.rows import Problem, Record, count_of
 
 TEXT: Final = ("text",)
 PAIR: Final = ("text_a", "text_b")
@@ -104,3 +105,42 @@ def last_rows(
     if left_out:
         shown = ", ".join(f"{number:,} {name}" for name, number in left_out.items())
         report.notes.append(f"texts without a label left out: {shown}")
+
+
+def last_records(
+    rows: Iterator[Record | Problem], report: ReadReport, *, keeps_none: bool
+) -> Iterator[Record | Problem]:
+    """As ``last_rows``, of a file of labels that was turned into objects; all of another."""
+    first = next(rows, None)
+    names = [] if first is None or isinstance(first, Problem) else list(first[1])
+    if first is not None:
+        rows = chain([first], rows)
+    if not text_columns(names):
+        yield from rows
+        return
+    # By their place: objects of one line share its number.
+    records: list[Record] = []
+    problems: list[Problem] = []
+
+    def cells() -> Iterator[CellsRow]:
+        yield 0, names
+        for row in rows:
+            if isinstance(row, Problem):
+                problems.append(row)
+                continue
+            records.append(row)
+            values = [row[1].get(name) for name in names]
+            # pandas gives NaN for what is empty.
+            is_empty = [one is None or (isinstance(one, float) and one != one) for one in values]
+            yield (
+                len(records),
+                ["" if no else str(one) for one, no in zip(values, is_empty, strict=True)],
+            )
+
+    _names, *counting = last_rows(cells(), report, keeps_none=keeps_none)
+    yield from problems
+    for row in counting:
+        if isinstance(row, Problem):
+            yield replace(row, row=records[row.row - 1][0])
+        else:
+            yield records[row[0] - 1]

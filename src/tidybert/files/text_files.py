@@ -23,7 +23,7 @@ from tidybert.files.columns import (
 )
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.formats import FileFormats, source
-from tidybert.files.label_rows import last_rows
+from tidybert.files.label_rows import last_records, last_rows, text_columns
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.rows import Problem, count_of, finite_number, json_type, text_problem
 from tidybert.files.text_examples import (
@@ -117,12 +117,13 @@ def text_values(
         if found.shape == "cells":
             counting = last_rows(found.rows, report, keeps_none=multi_label)
             rows = delimited_values(counting, report)
-        elif found.shape == "columns":
+        elif found.shape == "columns" and not text_columns(found.rows[0]):
             rows = column_values(found.rows[0], found.rows[1], report)
         elif found.shape == "lines":
             rows = line_values(found.rows, report)
         else:
-            rows = record_values(found.rows, report)
+            records = last_records(found.records(report), report, keeps_none=multi_label)
+            rows = record_values(records, report)
         is_meant = report.need_label and not (scores or soft)
         yield from _as_meant(rows, report) if is_meant else rows
 

@@ -68,15 +68,23 @@ class Pool:
         seed: of the random ones.
         topics: (N,) the number of each text's topic, in the place of the first clusters; -1 for
             none.
+        at_random: draws all texts at random, and chooses none.
     """
 
-    def __init__(self, vectors: Floats, seed: int = 0, topics: Indices | None = None) -> None:
+    def __init__(
+        self,
+        vectors: Floats,
+        seed: int = 0,
+        topics: Indices | None = None,
+        *,
+        at_random: bool = False,
+    ) -> None:
         self.vectors, self._topics = vectors, topics
         self._clusters: dict[int, Indices] = {}
         count = len(vectors)
         self._order = np.random.default_rng(seed).permutation(count)
         #: (N,) whether a text is set aside to be drawn at random.
-        self.is_kept = np.zeros(count, dtype=np.bool_)
+        self.is_kept = np.full(count, at_random)
         self.is_kept[self._order[: num_random(count)]] = True
 
     @cached_property

@@ -43,6 +43,10 @@ class FinetuneOptions(TypedDict, total=False):
     'embed: text to put before all other texts, such as "passage: ".'
     doc_stride: int | None
     "Tokens from the start of one window over a long text to the start of the next, as in Google's code."
+    min_recall: str | float | None
+    "tag: give entities from the score that finds this share of dev's: 0.99, or by type PER=0.99,LOC=0.9."
+    min_precision: str | float | None
+    'tag: give entities from the lowest score at which this share of them is right: 0.95, or by type, as PER=0.95.'
     max_query_length: int | None
     'answer: most tokens of a question; a longer one is cut.'
     max_answer_length: int | None
@@ -188,7 +192,7 @@ class EvaluateOptions(TypedDict, total=False):
     max_seq_length: int | None
     'Most tokens of a text; a longer one is cut. If not set: as in training.'
     min_score: float | None
-    'Give null as the label of a class whose score is below S. If not set: as in training.'
+    'Give null as the label of a class whose score is below S, and entities from S on. If not set: as in training.'
     resamples: int
     'Samples to draw for the intervals of report; fewer take less time.'
     texts: Any

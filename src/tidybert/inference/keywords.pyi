@@ -32,7 +32,7 @@ class PredictorKeywords(TypedDict, total=False):
     max_seq_length: int | None
     'Most tokens of a text; a longer one is cut. If not set: as in training.'
     min_score: float | None
-    'Give null as the label of a class whose score is below S. If not set: as in training.'
+    'Give null as the label of a class whose score is below S, and entities from S on. If not set: as in training.'
 
 class EmbedderKeywords(TypedDict, total=False):
     device: str

@@ -9,7 +9,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from tidybert.corpus.tokenizing import split_sentences
 from tidybert.errors import LINE, DataError
 from tidybert.files.text_examples import TextExample
 from tidybert.tokenization.tokenizer import BertTokenizer, Span
@@ -71,6 +70,9 @@ def passage_spans(text: str, tokenizer: BertTokenizer, window: int, stride: int)
 
 def _borders(text: str, spans: list[Span]) -> list[int]:
     """The tokens that begin a sentence, and the number of tokens."""
+    # It loads what builds a corpus.
+    from tidybert.corpus.tokenizing import split_sentences
+
     starts = [start for start, _ in spans]
     found, at = {0}, 0
     for line in text.splitlines():

@@ -97,14 +97,25 @@ class TagCounts:
 
     @classmethod
     def compare(
-        cls, expected: Sequence[Tags], predicted: Sequence[Tags], *, of_entities: bool
+        cls,
+        expected: Sequence[Tags],
+        predicted: Sequence[Tags],
+        *,
+        of_entities: bool,
+        found: Sequence[Sequence[Entity]] | None = None,
     ) -> "TagCounts":
-        """Count sentence by sentence; raises ValueError if their numbers of words differ."""
+        """Count sentence by sentence; raises ValueError if their numbers of words differ.
+
+        ``found``: the predicted entities, where they are not those that the predicted tags mark.
+        """
         words = np.zeros((len(expected), 2), dtype=np.int64)
         pairs = []
         for number, (ours, theirs) in enumerate(zip(expected, predicted, strict=True)):
             words[number] = sum(a == b for a, b in zip(ours, theirs, strict=True)), len(ours)
-            pairs.append((_places(ours, of_entities), _places(theirs, of_entities)))
+            right = _places(ours, of_entities)
+            pairs.append(
+                (right, _by_type(found[number]) if found else _places(theirs, of_entities))
+            )
         names = sorted({name for pair in pairs for each in pair for name in each})
         number_of = {name: number for number, name in enumerate(names)}
         counts = np.zeros((len(pairs), len(names), 3), dtype=np.int64)
@@ -168,7 +179,11 @@ class TagCounts:
 def _places(tags: Tags, of_entities: bool) -> dict[str, set[Entity]]:
     """The entities by type, or each word as one by its tag."""
     words = (Entity(tag, place, place + 1) for place, tag in enumerate(tags))
+    return _by_type(entities(tags) if of_entities else words)
+
+
+def _by_type(found: Iterable[Entity]) -> dict[str, set[Entity]]:
     places: dict[str, set[Entity]] = {}
-    for one in entities(tags) if of_entities else words:
+    for one in found:
         places.setdefault(one.type, set()).add(one)
     return places

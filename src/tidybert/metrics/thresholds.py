@@ -14,6 +14,7 @@ from tidybert.metrics.calibration import risk_coverage
 _FEWEST_FOR_COVERAGE: Final = 20
 _Z2: Final = 1.2816**2
 """The normal quantile of 0.9, squared: an accuracy is reached nine times in ten."""
+_RARE: Final = 0.05
 ANSWERS_NONE: Final = 1.0
 """The score where no lower one is accurate enough."""
 
@@ -23,6 +24,25 @@ def fewest_for(min_coverage: float | None, min_accuracy: float | None) -> int:
     if min_accuracy is not None:
         return math.ceil(_Z2 * min_accuracy / (1 - min_accuracy))
     return 0 if min_coverage is None else _FEWEST_FOR_COVERAGE
+
+
+def fewest_right(count: int, share: float) -> int:
+    """How many of ``count`` must be right to show, 19 times in 20, that this share of all is.
+
+    The bound is exact (Clopper and Pearson 1934); count + 1 where not even all would show it.
+    """
+    right = np.arange(1, count + 1)
+    # The binomial coefficients, from one to the next.
+    chances = np.log((count - right + 1) / right) + math.log(share / (1 - share))
+    logs = np.cumsum(np.append(count * math.log(1 - share), chances))
+    at_least = np.cumsum(np.exp(logs)[::-1])[::-1]
+    shown = np.flatnonzero(at_least <= _RARE)
+    return int(shown[0]) if len(shown) else count + 1
+
+
+def fewest_to_show(share: float) -> int:
+    """How many show that a share is right, where all of them are."""
+    return math.ceil(math.log(_RARE) / math.log(share))
 
 
 def score_for(

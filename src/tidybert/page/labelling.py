@@ -21,7 +21,7 @@ from tidybert.files.label_rows import LABELLED, NONE, SKIPPED, UNDONE, text_key
 from tidybert.files.text_examples import TextExample, canonical_label
 from tidybert.finetuning.active_learning import Drawn, NextText, Pool
 from tidybert.metrics.bootstrap import proportion_interval
-from tidybert.page.label_probe import Labelled, LabelProbe, Learned
+from tidybert.page.label_probe import Floats, Labelled, LabelProbe, Learned
 from tidybert.storage.limits import LABELS
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tasks.text_task import TextTask
@@ -101,7 +101,7 @@ class Labelling:
         self._history: list[dict[int, Answer | None]] = []
         self._probe: LabelProbe | None = None
         self._near = np.empty((0, 0), dtype=np.float32)
-        self._pool = Pool(np.zeros((len(self.examples), 1), dtype=np.float32), settings.seed)
+        self._pool = self._pool_of(np.zeros((len(self.examples), 1), dtype=np.float32))
         self._learned: Learned | None = None
         self._queue: list[NextText] = []
         self._current: NextText | None = None
@@ -349,6 +349,9 @@ class Labelling:
             self._choose()
         self._current = self._queue.pop(0) if self._queue else None
 
+    def _pool_of(self, vectors: Floats) -> Pool:
+        return Pool(vectors, self.settings.seed, at_random=self.settings.at_random)
+
     def _choose(self) -> None:
         """Fill the queue; the lock is held."""
         labels = np.full(len(self.examples), -1, dtype=np.int64)
@@ -361,11 +364,8 @@ class Labelling:
             # The text that is on the page stays there, and is asked already.
             passed.append(self._current.number)
             drawn.append(self._current.drawn)
-        learned = None if self.settings.at_random else self._learned
-        doubts = None if learned is None else learned.doubts
+        doubts = None if self._learned is None else self._learned.doubts
         self._queue = self._pool.next(labels, drawn, doubts, _QUEUE, passed)
-        if self.settings.at_random:
-            self._queue = [NextText(one.number, "random") for one in self._queue]
 
     # The thread that encodes, learns and chooses.
 
@@ -409,7 +409,7 @@ class Labelling:
         lengths = np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
         with self._lock:
             self._probe, self._near, self._encoded = probe, centred / lengths, None
-            self._pool = Pool(probe.vectors, given.seed)
+            self._pool = self._pool_of(probe.vectors)
 
     def _learn(self) -> None:
         with self._lock:

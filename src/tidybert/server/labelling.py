@@ -5,6 +5,7 @@ Whoever asks must have the page's token, which is drawn at each start and is in 
 
 import asyncio
 import hmac
+import re
 import secrets
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from tidybert.storage.opening import read_bytes
 _TOKEN: Final = "x-tidybert-token"
 _PLACE: Final = b"{{token}}"
 _SHOWN_LINES: Final = 6
+_PERCENT: Final = re.compile(r"[a-z ]+: (\d+)%, ")
 
 
 class LabelDesk:
@@ -53,6 +55,8 @@ class LabelDesk:
         self._process: subprocess.Popen[str] | None = None
         self._run: Path | None = None
         self._begun = 0.0
+        #: Of the steps, as the last line of progress says.
+        self._share: float | None = None
 
     def train(self) -> None:
         """Begin a training in a process of its own; Refusal 409 while one runs."""
@@ -65,6 +69,7 @@ class LabelDesk:
         self._run = next(each for each in names if not each.exists())
         words = [*self.program, *self._words(self._run, self.report)]
         self._lines.clear()
+        self._share = None
         self._begun = time.monotonic()
         pipe: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         self._process = subprocess.Popen(words, encoding="utf-8", errors="replace", **pipe)
@@ -83,6 +88,7 @@ class LabelDesk:
         return {
             "state": "running" if status is None else "failed" if status else "done",
             "seconds": round(time.monotonic() - self._begun),
+            "share": self._share if status is None else None,
             "lines": list(self._lines),
             "run": str(self._run),
             "report": (self.report / "report.html").exists(),
@@ -96,7 +102,10 @@ class LabelDesk:
 
     def _follow(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
-        self._lines.extend(line.rstrip() for line in process.stdout if line.strip())
+        for line in filter(str.strip, process.stdout):
+            self._lines.append(line.rstrip())
+            if found := _PERCENT.match(line):
+                self._share = int(found[1]) / 100
 
 
 def label_app(desk: LabelDesk, engine: Engine) -> FastAPI:

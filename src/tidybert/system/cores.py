@@ -9,7 +9,6 @@ GOMP_SPINCOUNT says: for some microseconds here, as long as most waits between t
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
 
@@ -149,6 +148,9 @@ def machine() -> dict[str, Any]:
 
 def versions(*packages: str) -> dict[str, str | None]:
     """The versions of Python and of packages; None for one that is not installed."""
+    # It takes 18 ms to load.
+    from importlib.metadata import PackageNotFoundError, version
+
     found: dict[str, str | None] = {"python": platform.python_version()}
     for package in packages:
         try:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -91,6 +91,12 @@ class Answers(ABC, Generic[T, E]):
         self.outputs = outputs
         self.features = features
         self.examples = examples
+
+    def of(self, task: T | None) -> Self:
+        """The same outputs as another task decodes them, with other thresholds."""
+        return (
+            self if task is None else type(self)(task, self.outputs, self.features, self.examples)
+        )
 
     @abstractmethod
     def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from tidybert.tasks.task_options import (
     ClassOptions,
     MultiLabelOptions,
     QuestionOptions,
+    TagOptions,
     TaskOptions,
     TextOptions,
     VectorOptions,
-    WindowOptions,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _TASKS: Final = {
     "answer": _Entry(
         "tidybert.tasks.questions.question_answering:QuestionAnswering", QuestionOptions, ()
     ),
-    "tag": _Entry("tidybert.tasks.tags.tagging:Tagging", WindowOptions, ("columns",)),
+    "tag": _Entry("tidybert.tasks.tags.tagging:Tagging", TagOptions, ("columns",)),
     "embed": _Entry(
         "tidybert.tasks.vectors.sentence_vectors:SentenceVectors", VectorOptions, _SCORED
     ),

@@ -5,8 +5,10 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Final, Literal
 
 from tidybert.errors import UsageError, param
+from tidybert.files.rows import finite_number
 from tidybert.options import MEASURE, MODEL, NOTHING, STEPS, Options, option
 
+_SHARES: Final = "a share between 0 and 1, or shares by type, as PER=0.99,LOC=0.9"
 SCALE: Final = 20.0
 """Of cosines, where none is given: that of sentence-transformers' losses."""
 _TRAINING: Final = ("finetune",)
@@ -96,11 +98,44 @@ class MultiLabelOptions(TextOptions):
     """``classify``: give a text any number of classes, each with its own threshold."""
 
 
+@dataclass(frozen=True)
+class TagOptions(WindowOptions):
+    """For tags of words."""
+
+    min_recall: str | float | None = option(
+        None, NOTHING, estimator=False, commands=_TRAINING, expected=_SHARES
+    )
+    """``tag``: give entities from the score that finds this share of dev's: 0.99, or by type
+    PER=0.99,LOC=0.9."""
+    min_precision: str | float | None = option(
+        None, NOTHING, estimator=False, commands=_TRAINING, expected=_SHARES
+    )
+    """``tag``: give entities from the lowest score at which this share of them is right: 0.95, or
+    by type, as PER=0.95."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.shares()
+
+    def shares(self) -> dict[str, dict[str | None, float]]:
+        """By option, the share for each type, and with the key None that for all others."""
+        found: dict[str, dict[str | None, float]] = {}
+        for name in ("min_recall", "min_precision"):
+            value = getattr(self, name)
+            for part in [] if value is None else str(value).split(","):
+                type_name, sign, share = part.strip().rpartition("=")
+                number = finite_number(share)
+                if number is None or not 0 < number < 1 or bool(sign) != bool(type_name):
+                    raise UsageError(f"{param(name, value)}: expected {_SHARES}")
+                found.setdefault(name, {})[type_name or None] = number
+        return found
+
+
 @dataclass(frozen=True, kw_only=True)
 class ScoreOption(Options):
     min_score: float | None = option(None, at_least=0, at_most=1)
-    """``--min-score S``: Give null as the label of a class whose score is below S. If not set: as
-    in training."""
+    """``--min-score S``: Give null as the label of a class whose score is below S, and entities
+    from S on. If not set: as in training."""
 
 
 @dataclass(frozen=True, kw_only=True)

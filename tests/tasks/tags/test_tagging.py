@@ -31,7 +31,7 @@ from tidybert.inference.predictor import Predictor
 from tidybert.metrics.entity_scores import entities
 from tidybert.tasks.tags.tag_files import TaggedExample, read_tagged, untagged
 from tidybert.tasks.tags.tagging import Tagging
-from tidybert.tasks.task_options import WindowOptions
+from tidybert.tasks.task_options import TagOptions
 from tidybert.tokenization import BertTokenizer
 from tidybert.tokenization.library_encoder import AddedToken
 from tidybert.tokenization.vocabulary import Vocabulary
@@ -72,11 +72,11 @@ def answers(task: Tagging, examples: list[TaggedExample], wanted: dict[int, str]
 def test_the_tags_are_learned_from_the_examples() -> None:
     examples = [tagged("a b", "O B-x"), tagged("c d", "B-y I-y")]
 
-    task = Tagging.from_examples(examples, WindowOptions(doc_stride=7))
+    task = Tagging.from_examples(examples, TagOptions(doc_stride=7))
 
     assert task.label_names == NAMES
     assert (task.of_entities, task.metric, task.doc_stride) == (True, "f1", 7)
-    plain = Tagging.from_examples([tagged("a b c", "VB NN 10"), tagged("d", "9")], WindowOptions())
+    plain = Tagging.from_examples([tagged("a b c", "VB NN 10"), tagged("d", "9")], TagOptions())
     assert plain.label_names == ("9", "10", "NN", "VB")
     assert (plain.of_entities, plain.metric) == (False, "accuracy")
 
@@ -461,7 +461,7 @@ def test_a_run_is_trained_measured_and_answers(
     tmp_path: Path,
 ) -> None:
     train, dev = toy_sentences(96), toy_sentences(48, seed=1)
-    task = Tagging.from_examples(train, WindowOptions(doc_stride=4))
+    task = Tagging.from_examples(train, TagOptions(doc_stride=4))
     run = tmp_path / "run"
 
     finished = run_finetuning(
@@ -535,7 +535,7 @@ def test_a_run_is_answered_as_it_was_trained(tmp_path: Path) -> None:
         ids[name] = feature.input_ids.tolist()
         assert run.task.settings()["running_text"] is (name == "new")
         assert run.task.calibrated(run.examine([tagged("a b", "O B-x")])).settings() == {
-            **run.task.settings(), "temperature": ANY,
+            **run.task.settings(), "temperature": ANY, "entity_scores": ANY,
         }  # fmt: skip
 
     own = run.tokenizer
@@ -572,7 +572,7 @@ def test_a_model_of_transformers_is_read(
 @pytest.mark.real_data
 def test_conll_2003_is_read_without_a_loss(real_data: Path, minilm_directory: Path) -> None:
     examples = list(read_tagged(real_data / "ner/conll2003/test.txt", need_label=True))
-    task = Tagging.from_examples(examples, WindowOptions())
+    task = Tagging.from_examples(examples, TagOptions())
     tokenizer = BertTokenizer.from_pretrained(minilm_directory)
 
     features = task.features(examples, tokenizer, 64)

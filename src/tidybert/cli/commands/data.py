@@ -59,6 +59,8 @@ class Check(flags.ExamplesFlags, flags.JsonFlag):
     """``--unlabelled FILE``: Texts without labels, of which to suggest the next ones to label."""
     suggest: int | None = option(None, at_least=1, needs="unlabelled")
     """``--suggest N``: Number of texts of --unlabelled to suggest. If not set: 50."""
+    at_random: bool = option(False, needs="unlabelled")
+    """``--at-random``: Suggest texts drawn at random, not those that teach most."""
     max_seq_length: int | None = None
     """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""
     read: ReadOptions
@@ -94,6 +96,7 @@ class Check(flags.ExamplesFlags, flags.JsonFlag):
             dev,
             pool=pool,
             suggest=self.suggest or 50,
+            at_random=self.at_random,
             max_seq_length=self.max_seq_length,
             device=self.device,
             allow_pickle=self.allow_pickle,

@@ -150,7 +150,7 @@ function classes(item) {
     return el("li", {}, el("button", { type: "button", id: `class-${at}`, "aria-keyshortcuts": each.key || null, "aria-pressed": String(pressed), disabled: !item, on: { click: () => choose(each.name) } },
       each.key ? key(each.key) : el("span"),
       el("span", { dir: "auto" }, each.name),
-      bare ? null : [
+      bare ? el("span", { class: "belief" }, [item?.suspect?.label === each.name && ", the label now", item?.suspect?.suggested === each.name && ", the probe's"].filter(Boolean).join("").slice(2)) : [
         el("span", { class: "bar", "aria-hidden": "true" }, el("i", { style: { width: `${100 * (belief ?? 0)}%` } })),
         el("span", { class: "belief" }, belief === null ? "" : [el("span", { class: "hidden" }, ", the model believes "), share(belief)]),
       ]));
@@ -202,12 +202,15 @@ function errors() {
     rows.length ? el("ul", { class: "differing" }, rows) : el("p", {}, "Nowhere."));
 }
 
+const far = (part) => el("div", { class: "far", "aria-hidden": "true" }, el("i", { style: { width: `${100 * part}%` } }));
+
 function training() {
   const found = view.training;
   if (!found) return null;
   const state = { running: `Training for ${found.seconds} s`, done: `Trained: ${found.run}`, failed: "The training failed" }[found.state];
   return [
     el("p", { role: "status" }, state),
+    found.share === null ? null : far(found.share),
     found.report ? el("p", {}, el("a", { href: "/label/report", target: "_blank", rel: "noopener" }, "The report, in a new tab")) : null,
     el("pre", { class: "lines", tabindex: "0", "aria-label": "What the training says" }, found.lines.join("\n")),
   ];
@@ -221,7 +224,7 @@ function beside() {
     card("So far",
       el("p", { class: "count" }, view.labelled.toLocaleString("en")),
       el("p", { class: "quiet" }, `${view.corrects ? "looked at" : "labelled"} of ${counted(all, "text")}; ${view.none ? `${view.none} of no class, ` : ""}${view.skipped} skipped${view.equal ? `; ${counted(view.equal, "equal text")} not asked` : ""}`),
-      el("div", { class: "far", "aria-hidden": "true" }, el("i", { style: { width: `${all ? 100 * (all - view.left) / all : 0}%` } })),
+      far(all ? (all - view.left) / all : 0),
       el("p", { class: "quiet" }, `Every answer is in ${view.out}.`)),
     view.corrects ? null : card("The model",
       encoding ? el("p", {}, `Reading the texts: ${encoding[0].toLocaleString("en")} of ${encoding[1].toLocaleString("en")}. You can label already.`)
@@ -261,6 +264,7 @@ function draw() {
   const names = JSON.stringify(view.classes.map((each) => each.name));
   if (names !== shownName) replace(parts.name, [nameField()]);
   shownName = names;
+  parts.name.hidden = !item;
   replace(parts.panel, [panel === "many" && item ? many(item) : panel === "errors" ? errors() : null]);
   replace(parts.beside, beside());
   poll();

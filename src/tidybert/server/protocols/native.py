@@ -30,7 +30,8 @@ from tidybert.server.protocols.protocol import (
     names_model,
 )
 from tidybert.server.served_model import ServedModel
-from tidybert.tasks.answer import Classified, LabelledAnswer
+from tidybert.tasks.answer import LabelledAnswer
+from tidybert.tasks.task import AnyTask
 
 router = APIRouter(
     route_class=CountedRoute,
@@ -72,7 +73,9 @@ class PredictBody(Body):
     top_k: TopK = None
     min_score: Annotated[
         float | None,
-        Field(ge=0, le=1, description="Give null as the label below it. If not set: as trained."),
+        Field(
+            ge=0, le=1, description="Give labels and entities from it on. If not set: as trained."
+        ),
     ] = None
     redact: Annotated[
         bool, Field(description="Give each text without its entities, and where they were.")
@@ -128,13 +131,12 @@ async def predict(body: PredictBody, asked: ByPath) -> JsonAnswer:
     texts, pairs = split_inputs(asked.model, listed(body.inputs))
     if body.redact or body.patterns or body.redact_with:
         return answered(body.inputs, await redacted(body, asked, texts))
-    answers = await asked.predict(texts, pairs, truncate=body.truncate)
+    task = rescored(body, asked)
+    answers = await asked.answered(
+        texts, pairs, lambda each: each.of(task).predictions(), truncate=body.truncate
+    )
     shown = []
     for answer in answers:
-        if body.min_score is not None:
-            if not isinstance(answer, Classified):
-                raise Refusal(422, "only answers of one label have its score", "min_score")
-            answer = answer.from_score(body.min_score)
         if body.top_k is not None:
             if not isinstance(answer, LabelledAnswer):
                 message = "only answers with scores by label have the likeliest"
@@ -142,6 +144,13 @@ async def predict(body: PredictBody, asked: ByPath) -> JsonAnswer:
             answer = answer.likeliest(body.top_k)
         shown.append(answer.as_dict())
     return answered(body.inputs, shown)
+
+
+def rescored(body: PredictBody, asked: AskedModel) -> AnyTask | None:
+    """The model's task, with the score from which the request wants labels and entities."""
+    task = asked.model.task
+    with as_refusals("min_score"):
+        return None if task is None else task.with_min_score(body.min_score)
 
 
 async def redacted(body: PredictBody, asked: AskedModel, texts: list[Any]) -> list[dict[str, Any]]:
@@ -153,7 +162,10 @@ async def redacted(body: PredictBody, asked: AskedModel, texts: list[Any]) -> li
             patterns=given.patterns or (),
             redact_with=body.redact_with or given.redact_with,
         )
-    found = await asked.answered(texts, None, redactor.answered, truncate=body.truncate)
+    task = rescored(body, asked)
+    found = await asked.answered(
+        texts, None, lambda each: redactor.answered(each.of(task)), truncate=body.truncate
+    )
     for number, one in enumerate(found):
         if one.text is None:
             message = "a part of this text could not be read, so nothing is given"

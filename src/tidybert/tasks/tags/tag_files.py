@@ -13,9 +13,6 @@ from functools import cache
 from itertools import chain, pairwise
 from typing import Any, Final, cast
 
-import numpy as np
-import numpy.typing as npt
-
 from tidybert.errors import LINE, DataError, UsageError, param
 from tidybert.files.annotations import span_in
 from tidybert.files.columns import MISSING, describe_columns, plain_name, record_values
@@ -193,19 +190,13 @@ def _written(found: Sequence[Entity], num_words: int, scheme: str) -> list[str]:
 
 
 def shown_entities(
-    tags: Sequence[str], example: TaggedExample, scores: npt.NDArray[np.float64]
+    found: Iterable[tuple[Entity, float]], example: TaggedExample
 ) -> list[FoundEntity]:
-    """The entities that a sentence's tags mark.
-
-    ``scores`` (words,) are the tags' probabilities.  Their mean is the entity's score: of entities
-    of several words it was off by 0.04 on CoNLL-2003 test, where their product was off by 0.14
-    (expected calibration error, a small model).
-    """
+    """Entities, each with its score, by their characters in the text."""
     text, spans = example.located()
     shown = []
-    for entity in entities(tags):
+    for entity, score in found:
         start, end = spans[entity.start][0], spans[entity.end - 1][1]
-        score = float(scores[entity.start : entity.end].mean())
         shown.append(
             FoundEntity(type=entity.type, text=text[start:end], start=start, end=end, score=score)
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -26,14 +28,30 @@ from tidybert.data.checks import (
 from tidybert.data.features import Features, sequence
 from tidybert.data.long_texts import check_windows, most_context, windows_of
 from tidybert.data.splits import random_split
-from tidybert.errors import LINE, DataError, UsageError, param
+from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import label_order
 from tidybert.metrics.calibration import fit_temperature
-from tidybert.metrics.entity_scores import TagCounts, TagScores, entities
+from tidybert.metrics.entity_scores import Entity, TagCounts, TagScores, entities, iob2_tags
 from tidybert.metrics.metric import meanings_of
+from tidybert.metrics.thresholds import ANSWERS_NONE, fewest_to_show
 from tidybert.tasks.answer import Tagged
 from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, softmax
+from tidybert.tasks.tags.entity_lattice import (
+    FLOOR,
+    Candidates,
+    entity_candidates,
+    entity_types,
+    is_iob2,
+)
+from tidybert.tasks.tags.entity_scores import (
+    EntityScores,
+    asked_shares,
+    known_weights,
+    not_overlapping,
+    score_of_precision,
+    score_of_recall,
+)
 from tidybert.tasks.tags.tag_files import (
     TaggedExample,
     as_iob2,
@@ -45,13 +63,16 @@ from tidybert.tasks.tags.tag_files import (
 )
 from tidybert.tasks.targets import Explained, Target, class_target
 from tidybert.tasks.task import Task, refuse_unknown, softmax_divergence, tensor_on
-from tidybert.tasks.task_options import WindowOptions
+from tidybert.tasks.task_options import ScoreOption, TagOptions
 from tidybert.tokenization import BertTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from tidybert.checkpoints.model_directory import HeadDescription
+
+_LOGGER: Final = logging.getLogger(__name__)
+_ROUNDING: Final = 1e-6
 
 # Features of tagged sentences: windows over the pieces of words, and where each word is read.
 #
@@ -269,8 +290,8 @@ class TagAnswers(Answers["Tagging", TaggedExample]):
         return self._by_example(self.probabilities.max(1))
 
     @cached_property
-    def tags(self) -> list[list[str]]:
-        """Each example's tags, valid IOB2 where they mark entities."""
+    def path(self) -> list[list[str]]:
+        """The likeliest tag of each word, by example, valid IOB2 where tags mark entities."""
         found = [
             [self.task.names[label] for label in labels.tolist()]
             for labels in self._by_example(self.probabilities.argmax(1))
@@ -281,10 +302,108 @@ class TagAnswers(Answers["Tagging", TaggedExample]):
         return [_entity_tags(tags, repeated) for tags, repeated in pairs]
 
     @cached_property
+    def candidates(self) -> Candidates:
+        """The entities of the lattice, by the words of all examples."""
+        # Words that are read as one are one in the lattice.
+        firsts = np.flatnonzero(~self.repeated)
+        logits = self.logits[firsts] / np.float32(self.task.temperature)
+        starts = np.searchsorted(firsts, self.starts)
+        found = entity_candidates(logits, starts, self.task.names)
+        places = np.append(firsts, len(self.repeated))
+        return replace(found, starts=places[found.starts], ends=places[found.ends])
+
+    def key(self, types: Any, starts: Any, ends: Any) -> Any:
+        """A number for each entity, equal for equal type and words; of numbers or arrays."""
+        size = int(self.starts[-1]) + 1
+        return (types * size + starts) * size + ends
+
+    def keys_of(self, number: int, tags: Sequence[str]) -> list[tuple[Entity, int]]:
+        """The entities that an example's tags mark, each with its ``key``."""
+        types, start = entity_types(self.task.names), int(self.starts[number])
+        return [
+            (each, self.key(types.index(each.type), start + each.start, start + each.end))
+            for each in entities(tags)
+        ]
+
+    @cached_property
+    def right(self) -> npt.NDArray[np.bool_]:
+        """(M,) which candidates are entities of the labels."""
+        true = [
+            key
+            for number, one in enumerate(self.examples)
+            for _, key in self.keys_of(number, one.tags or ())
+        ]
+        every = self.candidates
+        return np.isin(self.key(every.types, every.starts, every.ends), np.array(true, np.int64))
+
+    @cached_property
+    def candidate_scores(self) -> Floats:
+        """(M,) the scores of the candidates."""
+        assert self.task.entity_scores is not None
+        return self.task.entity_scores.of(self.candidates.probabilities)
+
+    @cached_property
+    def found(self) -> list[list[tuple[Entity, float]]]:
+        """Each example's entities with their scores; of types with a threshold they may overlap."""
+        scoring, thresholds = self.task.entity_scores, self.task.thresholds
+        if scoring is None:
+            # An entity's score is the mean of its words'.
+            return [
+                [
+                    (each, score)
+                    for each in entities(tags)
+                    if (score := float(scores[each.start : each.end].mean()))
+                    >= thresholds.get(each.type, 0.0)
+                ]
+                for tags, scores in zip(self.path, self.scores, strict=True)
+            ]
+        every, scores = self.candidates, self.candidate_scores
+        keys = self.key(every.types, every.starts, every.ends).tolist()
+        # The lattice hardly has an entity of a path that IOB2 does not allow.
+        least, known = (
+            float(scoring.of(np.array([FLOOR]))[0]),
+            dict(zip(keys, scores.tolist(), strict=True)),
+        )
+        found = [
+            [
+                (each, known.get(key, least))
+                for each, key in self.keys_of(number, tags)
+                if each.type not in thresholds
+            ]
+            for number, tags in enumerate(self.path)
+        ]
+        types = entity_types(self.task.names)
+        lowest = np.array([thresholds.get(name, np.inf) for name in types])
+        owners = np.searchsorted(self.starts, every.starts, side="right") - 1
+        for at in np.flatnonzero(scores >= lowest[every.types]).tolist():
+            owner, type_name = int(owners[at]), types[every.types[at]]
+            start, end = (int(each[at] - self.starts[owner]) for each in (every.starts, every.ends))
+            found[owner].append((Entity(type_name, start, end), float(scores[at])))
+        return [sorted(one, key=lambda each: each[0][1:]) for one in found]
+
+    def given(self, number: int) -> list[tuple[Entity, float]] | None:
+        """The entities given to an example; None of other tags."""
+        return self.found[number] if self.task.of_entities else None
+
+    @cached_property
+    def tags(self) -> list[list[str]]:
+        """Each example's tags; where entities overlap, those of the surest."""
+        if not self.task.thresholds:
+            return self.path
+        tags = []
+        for one, found in zip(self.examples, self.found, strict=True):
+            places = [(each.start, each.end) for each, _ in found]
+            kept = not_overlapping(places, [score for _, score in found])
+            tags.append(iob2_tags((found[at][0] for at in kept), len(one.words)))
+        return tags
+
+    @cached_property
     def counted(self) -> TagCounts:
         """How many tags and entities are right."""
         expected = [one.tags or () for one in self.examples]
-        return TagCounts.compare(expected, self.tags, of_entities=self.task.of_entities)
+        of_entities = self.task.of_entities
+        found = [[each for each, _ in one] for one in self.found] if of_entities else None
+        return TagCounts.compare(expected, self.tags, of_entities=of_entities, found=found)
 
     @cached_property
     def _expected_scores(self) -> list[Floats]:
@@ -297,19 +416,26 @@ class TagAnswers(Answers["Tagging", TaggedExample]):
         return self.counted.share_right()
 
     def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
-        return self.counted.metrics() if chosen is None else self.counted.scores(chosen)
+        """Those of the entities given; per_label has the thresholds of types that have one."""
+        if chosen is not None:
+            return self.counted.scores(chosen)
+        found = self.counted.metrics()
+        for name, each in found["per_label"].items():
+            each |= (
+                {"threshold": self.task.thresholds[name]} if name in self.task.thresholds else {}
+            )
+        return found
 
     def prediction(self, number: int) -> Tagged:
         """Words, tags and, where tags mark them, entities with their places in the text.
 
-        An entity's score is the mean probability of its words' tags; of other tags each word has a
-        score.
+        Of other tags each word has a score.
         """
-        example, tags, scores = self.examples[number], self.tags[number], self.scores[number]
-        if self.task.of_entities:
-            entities = shown_entities(tags, example, scores)
-            return Tagged(list(example.words), tags, entities=entities)
-        return Tagged(list(example.words), tags, scores=scores.tolist())
+        example, tags = self.examples[number], self.tags[number]
+        if (found := self.given(number)) is not None:
+            shown = shown_entities(found, example)
+            return Tagged(list(example.words), tags, entities=shown)
+        return Tagged(list(example.words), tags, scores=self.scores[number].tolist())
 
     def judgement(self, number: int) -> Judgement:
         """``correct`` is a sentence's F1, or share of words; the least sure word is its confidence.
@@ -319,8 +445,8 @@ class TagAnswers(Answers["Tagging", TaggedExample]):
         example = self.examples[number]
         return Judgement(
             text=example.located()[0],
-            expected=self._in_words(example.tags or (), example),
-            predicted=self._in_words(self.tags[number], example),
+            expected=self._in_words(example.tags or (), None, example),
+            predicted=self._in_words(self.tags[number], self.given(number), example),
             correct=float(self._shares_right[number]),
             confidence=float(self.scores[number].min(initial=1.0)),
             expected_probability=float(self._expected_scores[number].min(initial=1.0)),
@@ -328,11 +454,18 @@ class TagAnswers(Answers["Tagging", TaggedExample]):
             row=example.row,
         )
 
-    def _in_words(self, tags: Sequence[str], example: TaggedExample) -> str:
+    def _in_words(
+        self,
+        tags: Sequence[str],
+        found: Sequence[tuple[Entity, float]] | None,
+        example: TaggedExample,
+    ) -> str:
         """The tags as a person reads them: the entities, or the tags themselves."""
         if not self.task.of_entities:
             return " ".join(tags)
-        shown = shown_entities(tags, example, np.ones(len(tags)))
+        shown = shown_entities(
+            [(each, 1.0) for each in entities(tags)] if found is None else found, example
+        )
         return "; ".join(f"{one['type']}: {one['text']}" for one in shown) or "no entity"
 
     def _by_example(self, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
@@ -351,6 +484,10 @@ class Tagging(Task[TaggedExample]):
         temperature: answers divide logits by this before the softmax.
         doc_stride: tokens from one window over a long sentence to the next; see ``windows_of``.
         running_text: how texts are cut; see ``tagged_features``.
+        entity_scores: what makes scores of the lattice; None without a fit to dev.
+        thresholds: by type, the score from which an entity is given.
+        options: what else training was given, such as how to choose ``thresholds``.
+        known: entities of the training data, in small letters.
     """
 
     name = "tag"
@@ -358,7 +495,7 @@ class Tagging(Task[TaggedExample]):
     answer, answers_class = Tagged, TagAnswers
     architecture = "BertForTokenClassification"
     read = read_tagged
-    options_class = WindowOptions
+    options_class = TagOptions
     unit = "token"
     head = "classifier"
     meanings = meanings_of(TagScores)
@@ -371,7 +508,13 @@ class Tagging(Task[TaggedExample]):
         temperature: float = 1.0,
         doc_stride: int | None = None,
         running_text: bool = True,
+        entity_scores: EntityScores | None = None,
+        thresholds: Mapping[str, float] | None = None,
+        options: TagOptions = TagOptions(),
+        known: Collection[str] = (),
     ) -> None:
+        self.entity_scores, self.thresholds = entity_scores, dict(thresholds or {})
+        self._options, self._known = options, known
         self.label_names = tuple(label_names)
         self.of_entities = mark_entities(self.names)
         self.metric = "f1" if self.of_entities else "accuracy"
@@ -423,16 +566,21 @@ class Tagging(Task[TaggedExample]):
 
     @classmethod
     def from_examples(
-        cls, examples: Sequence[TaggedExample], options: WindowOptions = WindowOptions()
+        cls, examples: Sequence[TaggedExample], options: TagOptions = TagOptions()
     ) -> Self:
         """The tags are B- and I- of each type of entity, seen or not, or else those seen."""
         tags = {tag for one in examples for tag in one.tags or ()}
+        types: list[str] = []
+        known: set[str] = set()
         if mark_entities(tags):
-            types = sorted({each.type for one in examples for each in entities(one.tags or ())})
+            found = [(one, each) for one in examples for each in entities(one.tags or ())]
+            types = sorted({each.type for _, each in found})
+            known = {_spelt(one.words[each.start : each.end]) for one, each in found}
             names = ["O", *(f"{prefix}-{name}" for name in types for prefix in "BI")]
         else:
             names = sorted(tags, key=label_order)
-        return cls(names, doc_stride=options.doc_stride)
+        asked_shares(options, types)
+        return cls(names, doc_stride=options.doc_stride, options=options, known=known)
 
     @classmethod
     def from_metadata(cls, metadata: ModelMetadata) -> Self:
@@ -440,11 +588,24 @@ class Tagging(Task[TaggedExample]):
         stride = metadata.settings.get("doc_stride")
         # Versions that did not write it cut each word alone.
         running_text = metadata.settings.get("running_text", False)
-        return cls(cls.needed_names(metadata), temperature, stride, running_text)
+        names, scores = cls.needed_names(metadata), metadata.settings.get("entity_scores")
+        thresholds = metadata.settings.get("thresholds", {})
+        if not (
+            thresholds.keys() <= set(entity_types(names))
+            and (scores is None or (is_iob2(names) and scores.keys() == {"slope", "offset"}))
+        ):
+            raise ConfigError(
+                "tidybert.json: entity_scores and thresholds do not fit its label_names"
+            )
+        found = None if scores is None else EntityScores(**scores)
+        return cls(names, temperature, stride, running_text, found, thresholds)
 
     def settings(self) -> dict[str, Any]:
         names = ("temperature", "doc_stride", "running_text")
-        return {name: getattr(self, name) for name in names}
+        found = {name: getattr(self, name) for name in names}
+        if self.entity_scores is not None:
+            found["entity_scores"] = asdict(self.entity_scores)
+        return {**found, **({"thresholds": self.thresholds} if self.thresholds else {})}
 
     def features(
         self, examples: Sequence[TaggedExample], tokenizer: BertTokenizer, max_seq_length: int
@@ -473,6 +634,14 @@ class Tagging(Task[TaggedExample]):
             warn_repeated=False,
         )
         check_leaks(report, data, self.identity, noun="sentence")
+        counts = _count(data.held_out, True) if self.of_entities else Counter[str]()
+        for name, (asked, share) in asked_shares(self._options, entity_types(self.names)).items():
+            if counts[name] < (needed := fewest_to_show(share)):
+                report.errors.append(
+                    f"{param(asked, share)} needs {needed:,} entities of {name} in dev to know, "
+                    f"and there are {counts[name]:,}: give more with {param('dev')}, or leave it "
+                    "out"
+                )
         count_words(report, data)
         check_lengths(report, data)
 
@@ -542,9 +711,54 @@ class Tagging(Task[TaggedExample]):
         chosen = self.chosen_label(asked.label, asked.logits[row])
         return class_target(self.names[chosen], chosen, self.temperature, (row,))
 
+    def with_min_score(self, min_score: float | None) -> Self:
+        """With one threshold for all types; 0 gives what the likeliest tags mark."""
+        if min_score is None or not self.of_entities:
+            return super().with_min_score(min_score)
+        ScoreOption(min_score=min_score)
+        found = copy(self)
+        found.thresholds = dict.fromkeys(entity_types(self.names), min_score) if min_score else {}
+        return found
+
     def calibrated(self, answers: TagAnswers) -> Self:
-        temperature = fit_temperature(answers.logits, answers.label_ids)
-        return type(self)(self.names, temperature, self.doc_stride, self.running_text)
+        """A temperature of the tags, then the scores of entities, then thresholds asked for."""
+        found = copy(self)
+        found.temperature = fit_temperature(answers.logits, answers.label_ids)
+        if not is_iob2(self.names):
+            return found
+        warmed = TagAnswers(found, answers.outputs, answers.features, answers.examples)
+        every, right = warmed.candidates, warmed.right
+        words = [word for one in answers.examples for word in one.words]
+        spans = zip(every.starts.tolist(), every.ends.tolist(), strict=True)
+        is_known = np.array([_spelt(words[at:end]) in self._known for at, end in spans], np.bool_)
+        weights = known_weights(is_known, right)
+        found.entity_scores = EntityScores.fit(every.probabilities, right, weights)
+        types, scores = entity_types(self.names), found.entity_scores.of(every.probabilities)
+        counts = _count(answers.examples, True)
+        for name, (asked, share) in asked_shares(self._options, types).items():
+            of_type = every.types == types.index(name)
+            if asked == "min_recall":
+                chosen = score_of_recall(scores[of_type & right], counts[name], share)
+                if chosen is None:
+                    _LOGGER.warning(
+                        f"no score finds {share:g} of the {name} entities of dev: all that may "
+                        "be one are given"
+                    )
+                    chosen = float(scores[of_type].min(initial=1.0))
+            else:
+                chosen = score_of_precision(scores[of_type], right[of_type], share)
+                if chosen == ANSWERS_NONE:
+                    _LOGGER.warning(
+                        f"no score makes {share:g} of the {name} entities of dev right, so the "
+                        "model gives none: train it with more examples, or ask for less"
+                    )
+            # Other batches round otherwise.
+            found.thresholds[name] = chosen * (1 - _ROUNDING)
+        return found
+
+
+def _spelt(words: Sequence[str]) -> str:
+    return " ".join(words).casefold()
 
 
 def _entity_tags(tags: Sequence[str], repeated: npt.NDArray[np.bool_]) -> list[str]:

@@ -9,9 +9,7 @@ accelerator.  A script that asks for them therefore starts under ``if __name__ =
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from functools import cached_property
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -186,6 +184,9 @@ def encode_blocks(
 
     ``encoder``: has ``encode`` as BatchEncoder's, and can be pickled.
     """
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
     starts = range(0, len(texts), _BLOCK)
     with ProcessPoolExecutor(
         min(num_workers, len(starts)) or 1,
