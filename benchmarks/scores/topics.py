@@ -131,21 +131,21 @@ def table(results: script.Results) -> list[str]:
     """Markdown rows: a set, and of each model and side number, V-measure, ARI and seconds."""
     rows = []
     for model in MODELS:
-        lines = results.where(model=model)
+        lines = sorted(results.where(model=model), key=lambda line: "classes" not in line)
+        known = [line for line in lines if "classes" in line]
         for line in lines:
             cells = []
             for side in ("ours", "BERTopic"):
                 found = line.get(side)
                 cells += _cells(found) if found else [""] * 4
             rows.append([model, line["data"], str(line.get("classes", "")), *cells])
-        known = [line for line in lines if "classes" in line]
         if known:
             means = []
             for side in ("ours", "BERTopic"):
                 for key in ("v_measure", "ari"):
                     have = [line[side][key] for line in known if side in line]
                     means.append(f"{statistics.mean(have):.3f}" if have else "")
-            rows.append([model, "mean", "", "", *means[:2], "", "", *means[2:], ""])
+            rows.append([model, "mean of the sets", "", "", *means[:2], "", "", *means[2:], ""])
     figures = ["number", "V", "ARI", "seconds"]
     heads = ["model", "data", "classes", *figures, *(f"BERTopic's {one}" for one in figures)]
     return script.markdown(heads, rows)
