@@ -6,7 +6,7 @@ The six sets: BANKING77's test part; of it 20 and 40 classes, those with the lea
 the tickets; TREC's training part; and paragraphs of 200 characters or more of the 40 Wikipedia
 articles with the least hash of the title, of those that have 20 such paragraphs, 50 of each at
 most.  Seconds are the processor's, from texts to topics.  BERTopic has its defaults and the same
-vectors, whose seconds count for it too; a text in no topic is a topic of its own kind.
+vectors, whose seconds count for it too; texts in no topic count as one more.
 """
 
 import argparse

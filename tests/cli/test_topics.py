@@ -33,7 +33,9 @@ def test_topics_go_on_to_classes_by_their_names(
         f"next: tidybert predict {tiny_model} {pile} --descriptions {out}/topics.csv" in shown.err
     )
     assert (
-        (out / "assigned.csv").read_text().startswith("row,text,label,topic,distance,keywords\n2,")
+        (out / "assigned.csv")
+        .read_text("utf-8-sig")
+        .startswith("row,text,label,topic,distance,keywords\n2,")
     )
     assert run(["predict", str(tiny_model), pile, "--descriptions", str(out / "topics.csv")]) == 0
 
@@ -51,6 +53,22 @@ def test_another_number_reads_no_text_again(
     shown = capsys.readouterr()
     assert "42 texts, 4 topics" in shown.err
     assert max(map(len, shown.out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("table", ["topics.csv", "assigned.csv"])
+def test_names_that_somebody_wrote_are_not_replaced(
+    table: str, pile: str, tmp_path: Path, tiny_model: Path, capsys: Any
+) -> None:
+    words = ["--model", str(tiny_model), "--out", str(tmp_path / "topics")]
+    assert run(["topics", pile, *words, "--topics", "3"]) == 0
+    named = tmp_path / "topics" / table
+    named.write_text(named.read_text("utf-8-sig").replace(",", ";"), "utf-8")
+    before = named.read_bytes()
+
+    assert run(["topics", pile, *words, "--topics", "4"]) == 2
+
+    assert f"{named} was changed since tidybert wrote it" in capsys.readouterr().err
+    assert named.read_bytes() == before
 
 
 def test_mistakes_are_sentences(pile: str, tmp_path: Path, tiny_model: Path, capsys: Any) -> None:

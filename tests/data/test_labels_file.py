@@ -135,8 +135,8 @@ ROW = "a,b,labelled,chosen,1,,\n"
     ("content", "said"),
     [
         (HEAD + ROW + '"left open,b,labelled,chosen,2,,\n' + 3 * ROW, ":3: "),
-        ("", "lacks some of the columns"),
-        ("text,label\na,b\n", "lacks some of the columns text, label"),
+        ("", "expected a file of labels with the columns"),
+        ("text,label\na,b\n", "expected a file of labels with the columns text, label"),
         (HEAD + "a,,sure,,,,\n", ":2: .*'sure'"),
         (HEAD + "a,b\nc,d,labelled,,,,\n", ":2: 2 cells"),
     ],

@@ -138,6 +138,18 @@ def test_the_example_is_short() -> None:
     assert len([line for line in code.splitlines() if line.strip()]) <= 36
 
 
+def test_a_package_that_is_not_installed_is_named(tiny_run: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['onnx'] = None; from tidybert.cli.main import run; "
+        f"sys.exit(run(['convert', {str(tiny_run)!r}, {str(tmp_path / 'onnx')!r}, '--to', 'onnx']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "ONNX needs the package onnx: pip install 'tidybert[export]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_the_files_beside_the_graph_are_those_that_others_read(exported: Export) -> None:
     directory = exported("classify")[1].directory
 

@@ -73,19 +73,6 @@ def test_one_a_cluster_comes_first_the_largest_first() -> None:
     assert len({*cluster[chosen].tolist()}) == len(chosen) == 24
 
 
-def test_topics_that_are_given_are_the_first_clusters() -> None:
-    vectors = vectors_of(60)
-    topics = np.array([0] * 30 + [1] * 20 + [-1] * 10)
-
-    asked = Pool(vectors, topics=topics).next(unlabelled(60), (), count=2)
-    labels = unlabelled(60)
-    labels[3] = 0
-    later = Pool(vectors, topics=topics).next(labels, (), count=1)
-
-    assert [topics[one.number] for one in asked] == [0, 1]
-    assert topics[later[0].number] == 1
-
-
 def test_from_two_labels_a_class_on_the_probe_chooses() -> None:
     pool, labels = Pool(vectors_of(200)), unlabelled(200)
     labels[:30] = np.arange(30) % 15

@@ -148,12 +148,16 @@ def pip(tmp_path: Path) -> Pip:
     place = tmp_path / "venv"
     venv.create(place, with_pip=False, symlinks=True)
     own = sysconfig.get_path("purelib", vars={"base": str(place), "platbase": str(place)})
-    (Path(own) / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    others = Path(own) / "others.pth"
 
     def call(*words: object) -> str:
+        # pip must not take what lies there for installed.
+        others.unlink(missing_ok=True)
         python = ("--python", place / "bin" / "python")
         offline = ("--disable-pip-version-check", "--no-input")
-        return run(sys.executable, "-m", "pip", *python, *offline, *words, cwd=tmp_path).stdout
+        done = run(sys.executable, "-m", "pip", *python, *offline, *words, cwd=tmp_path)
+        others.write_text(sysconfig.get_path("purelib") + "\n")
+        return done.stdout
 
     return call
 

@@ -69,7 +69,7 @@ def test_files_are_the_same_bytes_and_read_again(
     for path in (tmp_path / "one").iterdir():
         assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes(), path.name
     assert read_descriptions(tmp_path / "one" / "topics.csv") == found.descriptions
-    with (tmp_path / "one" / "assigned.csv").open(encoding="utf-8", newline="") as file:
+    with (tmp_path / "one" / "assigned.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = [*csv.DictReader(file)]
     assert [int(row["topic"]) for row in rows] == found.labels.tolist()
     contents = json.loads((tmp_path / "one" / "topics.json").read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""What sentence-transformers applies to scores, and in a Dense, by the names in its files."""
+"""Activations of scores and of a Dense, by their names in sentence-transformers' files."""
 
 from __future__ import annotations
 

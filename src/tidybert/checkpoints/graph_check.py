@@ -1,4 +1,4 @@
-"""Whether an ONNX file of anybody is a graph as our export writes it, before a session is made.
+"""A check of an ONNX file of anybody, before a session is made: is it as our export writes it?
 
 ONNX Runtime would read other files that a graph names, and run loops and functions in it.  Here is
 read what the graph consists of: no tensor is copied, and the package onnx is not needed.  Source of
@@ -60,7 +60,7 @@ _AGAIN: Final = "convert the model again with tidybert convert --to onnx"
 
 
 class GraphNames(NamedTuple):
-    """What a graph takes and gives, in order."""
+    """The names of a graph's inputs and outputs, in order."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]

@@ -135,7 +135,7 @@ class ModelDirectory:
 
     @property
     def special_tokens_in_text(self) -> bool:
-        """Whether the model reads special tokens in a text as such: a RUN as it was trained."""
+        """Whether special tokens in a text count as such; a RUN reads them as it was trained."""
         return self.metadata is None or self.metadata.special_tokens_in_text
 
     @cached_property

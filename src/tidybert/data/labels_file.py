@@ -47,7 +47,7 @@ SEPARATOR = ","
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person said of a text; ``labels`` is empty unless the status is "labelled".
+    """What a person said about a text; ``labels`` is empty unless the status is "labelled".
 
     ``drawn`` is how the text came to be asked: "random" or "chosen".
     """
@@ -84,7 +84,7 @@ class LabelsFile:
     @classmethod
     @contextmanager
     def opened(cls, path: Path, *, by: str, is_pair: bool, multi_label: bool) -> Iterator[Self]:
-        """The file in a block in which nobody else labels into it; InUseError where one does."""
+        """Lock the file until the block ends; raises InUseError while somebody else labels."""
         with output_lock(path):
             found = cls(path, by=by, is_pair=is_pair, multi_label=multi_label)
             if not path.exists():
@@ -93,7 +93,7 @@ class LabelsFile:
             yield found
 
     def has_changed(self) -> bool:
-        """Whether another program has written the file since it was read or appended to."""
+        """Whether another program wrote to the file since the last read or append."""
         return self._seen != _state(self.path)
 
     def read(self) -> list[Answer]:
@@ -109,8 +109,8 @@ class LabelsFile:
         texts, needed = text_columns(names), [*self._texts, *COLUMNS]
         if not {*needed} <= {*names}:
             raise DataError(
-                f"{path}: it lacks some of the columns {', '.join(needed)}, so it is no file of "
-                f"labels of these texts; give {param('out')} another name"
+                f"{path}: expected a file of labels with the columns {', '.join(needed)}; give "
+                f"{param('out')} another name"
             )
         self._names, self._separator = names, report.options.separator("csv")
         self._encoding = report.shown.get("encoding", "utf-8").split()[0]
@@ -208,7 +208,7 @@ class CorrectionsFile:
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[Self]:
-        """The file in a block in which nobody else fills it in; InUseError where one does."""
+        """Lock the file until the block ends; raises InUseError while somebody else fills it."""
         with output_lock(path):
             found = cls(path)
             found.read()
@@ -219,7 +219,7 @@ class CorrectionsFile:
         return self._seen != _state(self.path)
 
     def read(self) -> list[Answer]:
-        """The rows that are filled in; raises DataError for a file that is no corrections."""
+        """The rows that are filled in; raises DataError where a column is missing."""
         seen = _state(self.path)
         self.rows = []
         for line, cells in correction_rows(str(self.path)):

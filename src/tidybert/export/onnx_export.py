@@ -26,7 +26,6 @@ from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.checkpoints.sentence_form import SentenceForm, write_sentence_form
 from tidybert.configuration import BertConfig
 from tidybert.errors import UsageError, WeightsError
-from tidybert.export.int8_graph import write_int8
 from tidybert.modeling.architectures import build_encoder, encoder_of
 from tidybert.modeling.attention import scaled_dot_product
 from tidybert.modeling.encoder import BertLayer
@@ -194,8 +193,10 @@ def export_onnx(source: ModelDirectory, destination: str | Path, *, int8: bool =
         files = {f"{ONNX_FOLDER}/{name}": directory / ONNX_FOLDER / name for name in names}
         first, *others = files.values()
         _write_graph(padded, example, list(expected), first)
-        for path in others:
-            write_int8(first, path)
+        if others:
+            from tidybert.export.int8_graph import write_int8
+
+            write_int8(first, *others)
         if whole.metadata is not None:
             # Last: its hashes are of all files.
             whole.metadata.write(directory)

@@ -66,20 +66,11 @@ class Pool:
     Args:
         vectors: (N, H) of the encoder, a row a text; equal texts are one row.
         seed: of the random ones.
-        topics: (N,) the number of each text's topic, in the place of the first clusters; -1 for
-            none.
         at_random: draws all texts at random, and chooses none.
     """
 
-    def __init__(
-        self,
-        vectors: Floats,
-        seed: int = 0,
-        topics: Indices | None = None,
-        *,
-        at_random: bool = False,
-    ) -> None:
-        self.vectors, self._topics = vectors, topics
+    def __init__(self, vectors: Floats, seed: int = 0, *, at_random: bool = False) -> None:
+        self.vectors = vectors
         self._clusters: dict[int, Indices] = {}
         count = len(vectors)
         self._order = np.random.default_rng(seed).permutation(count)
@@ -96,19 +87,16 @@ class Pool:
         return some, centred / np.maximum(lengths, 1e-12)
 
     def _clustered(self, count: int) -> Indices:
-        """The cluster of each of these texts; the first clusters are the topics that are given."""
+        """The cluster of each of these texts."""
         some, directions = self._directions
         if count not in self._clusters:
-            if count == FIRST_CLUSTERS and self._topics is not None:
-                self._clusters[count] = self._topics[some]
-            else:
-                from sklearn.cluster import KMeans
-                from threadpoolctl import threadpool_limits
+            from sklearn.cluster import KMeans
+            from threadpoolctl import threadpool_limits
 
-                means = KMeans(min(count, len(some)), n_init=1, random_state=0)
-                # Several threads would add in another order each time.
-                with threadpool_limits(1):
-                    self._clusters[count] = means.fit_predict(directions).astype(np.int64)
+            means = KMeans(min(count, len(some)), n_init=1, random_state=0)
+            # Several threads would add in another order each time.
+            with threadpool_limits(1):
+                self._clusters[count] = means.fit_predict(directions).astype(np.int64)
         return self._clusters[count]
 
     def _typical(self, labels: Indices) -> list[int]:
@@ -118,7 +106,7 @@ class Pool:
         while count <= (labels >= 0).sum():
             count *= 2
         clusters = self._clustered(count)
-        known = {-1, *clusters[labels[some] >= 0].tolist()}
+        known = {*clusters[labels[some] >= 0].tolist()}
         numbers, sizes = np.unique(clusters, return_counts=True)
         found = []
         for number in numbers[np.argsort(-sizes, kind="stable")].tolist():

@@ -10,7 +10,6 @@ import io
 import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Unpack
 
@@ -40,13 +39,16 @@ from tidybert.storage.limits import REPORT_BYTES, TREE_BYTES
 from tidybert.storage.opening import present, read_bytes
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.terminal import ShowsFacts
+from tidybert.system.version import installed_version
 from tidybert.unlabelled.topic_tree import Indices, TopicTree
 from tidybert.unlabelled.topic_words import TopicWords, text_keywords
 
 HTML_FILE: Final = "topics.html"
 JSON_FILE: Final = "topics.json"
 TREE_FILE: Final = "tree.npy"
-FILES: Final = {HTML_FILE, JSON_FILE, TREE_FILE, "topics.csv", "assigned.csv"}
+TABLES: Final = ("topics.csv", "assigned.csv")
+"""People name topics in the first, and note in the second."""
+FILES: Final = {HTML_FILE, JSON_FILE, TREE_FILE, *TABLES}
 
 WORDS: Final = 8
 """Words of a topic."""
@@ -220,7 +222,7 @@ class Topics(ShowsFacts):
     def contents(self, data: str = "texts") -> dict[str, Any]:
         """The values of topics.json."""
         return {
-            "tidybert_version": version("tidybert"),
+            "tidybert_version": installed_version(),
             "data": data,
             "model": str(self.embedder.facts()["model"]),
             "num_texts": len(self.texts),
@@ -238,7 +240,8 @@ class Topics(ShowsFacts):
     ) -> Path:
         """Write the page and the files beside it, or replace those of an earlier call.
 
-        Returns the path of the page.  Raises UsageError for a directory that holds other files.
+        Returns the path of the page.  Raises UsageError for a directory that holds other files, or
+        a table that somebody changed.
         """
         # A link or "." would be replaced itself, not the directory that it leads to.
         target = Path(directory).resolve()
@@ -247,11 +250,6 @@ class Topics(ShowsFacts):
         parts = (tree.vectors, tree.first, tree.merges, np.array([tree.number]))
         kept = b"".join(npy_header(each.dtype.str, each.shape) + each.tobytes() for each in parts)
         contents = self.contents(data)
-        made_from = {
-            "texts": _texts_hash(self.texts),
-            "encoder": self.embedder.fingerprint,
-            "tree": hashlib.sha256(kept).hexdigest(),
-        }
         assigned = self._assigned()
         columns = ["row", "text", "label", "topic", "distance"]
         if keywords:
@@ -269,19 +267,30 @@ class Topics(ShowsFacts):
             }
             for each in self.topics
         ]
+        described = csv_text(topics, ["label", "text", "topic", "size", "words"])
+        written = described, csv_text(assigned, columns)
+        # Excel takes a CSV for UTF-8 by its mark alone.
+        tables = {name: f"\ufeff{each}" for name, each in zip(TABLES, written, strict=True)}
+        made_from = {
+            "texts": _texts_hash(self.texts),
+            "encoder": self.embedder.fingerprint,
+            "tree": hashlib.sha256(kept).hexdigest(),
+            "tables": {
+                name: hashlib.sha256(each.encode()).hexdigest() for name, each in tables.items()
+            },
+        }
         text = json.dumps({**contents, "made_from": made_from}, ensure_ascii=False, indent=1)
         with atomic_directory(target) as aside:
             atomic_write_text(aside / HTML_FILE, rendered("topics.html.j2", contents=contents))
             atomic_write_text(aside / JSON_FILE, text + "\n")
             atomic_write_bytes(aside / TREE_FILE, kept)
-            described = csv_text(topics, ["label", "text", "topic", "size", "words"])
-            atomic_write_text(aside / "topics.csv", described)
-            atomic_write_text(aside / "assigned.csv", csv_text(assigned, columns))
+            for name, each in tables.items():
+                atomic_write_text(aside / name, each)
         return Path(directory) / HTML_FILE
 
 
 def check_topics_directory(directory: Path) -> None:
-    """Raise UsageError for a file, or a directory that holds what is not of topics."""
+    """Raise UsageError for a file, a directory with what is not of topics, or a changed table."""
     if not directory.exists():
         return
     if not directory.is_dir():
@@ -290,6 +299,25 @@ def check_topics_directory(directory: Path) -> None:
     if foreign or not present(directory / JSON_FILE):
         holds = f"{foreign[0]!r}, which is not of topics" if foreign else "no topics"
         raise UsageError(f"{param('out', directory)} holds {holds}; name a new directory")
+    written = _made_from(directory).get("tables", {})
+    for name in TABLES:
+        path = directory / name
+        if not present(path):
+            continue
+        content = read_bytes(path, REPORT_BYTES, error=DataError)
+        if hashlib.sha256(content).hexdigest() != written.get(name):
+            raise UsageError(
+                f"{path} was changed since tidybert wrote it, and would be replaced: move it to "
+                "another place, or name a new directory"
+            )
+
+
+def _made_from(directory: Path) -> Mapping[str, Any]:
+    where = directory / JSON_FILE
+    found = read_json_object(where, REPORT_BYTES, error=DataError).get("made_from")
+    if not isinstance(found, Mapping):
+        raise DataError(f"{where} does not say what it was made from; remove {directory}")
+    return found
 
 
 def kept_tree(directory: Path, embedder: Embedder, texts: Sequence[str]) -> TopicTree | None:
@@ -300,11 +328,8 @@ def kept_tree(directory: Path, embedder: Embedder, texts: Sequence[str]) -> Topi
     check_topics_directory(directory)
     if not directory.exists():
         return None
-    where = directory / JSON_FILE
-    made_from = read_json_object(where, REPORT_BYTES, error=DataError).get("made_from")
+    made_from = _made_from(directory)
     again = f"remove {directory}, or name a new directory"
-    if not isinstance(made_from, Mapping):
-        raise DataError(f"{where} does not say what it was made from; {again}")
     if made_from.get("encoder") != embedder.fingerprint:
         raise UsageError(f"{directory} has topics by another model; {again}")
     if made_from.get("texts") != _texts_hash(texts):
