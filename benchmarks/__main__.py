@@ -20,7 +20,7 @@ _NAMES: Final = {
         "speed.light": "light",
     },
     "Scores": {
-        "scores.compare": "compare own_model int8 padding distill",
+        "scores.compare": "compare full_sets int8 padding distill",
         "scores.labels": "small_data label_errors soft_labels",
         "scores.active_learning": "suggested_labels",
         "scores.words": "cloze masked_tokens word_pairs vocabulary",

@@ -60,7 +60,7 @@ class FinetuneWork(datasets.Settings):
     """Threads of each process; None: PyTorch's choice."""
     is_scored: bool = True
     at_defaults: bool = False
-    """Our side takes its default head start, batch size and learning rate."""
+    """A side takes its own default batch size, learning rate and head start."""
 
     @property
     def task(self) -> str:
@@ -75,16 +75,14 @@ class FinetuneWork(datasets.Settings):
     def arguments(self) -> TrainingArguments:
         """The training arguments of our side."""
         names = ("num_train_epochs", "max_steps", "freeze_layers", "precision", "seed")
-        arguments = TrainingArguments(
-            # As the other side, however few examples there are.
-            pooling="cls" if self.task == "classify" else None,
-            **{name: getattr(self, name) for name in names},
-        )
+        arguments = TrainingArguments(**{name: getattr(self, name) for name in names})
         if self.at_defaults:
             return arguments
-        size, rate = self.train_batch_size, self.learning_rate
-        # The other side has no other start.
-        return replace(arguments, train_batch_size=size, learning_rate=rate, head_start="random")
+        return replace(
+            arguments, train_batch_size=self.train_batch_size, learning_rate=self.learning_rate,
+            # The other side has no other start, and reads [CLS] however few examples there are.
+            head_start="random", pooling="cls" if self.task == "classify" else None,
+        )  # fmt: skip
 
     def trained(
         self, reporter: Reporter | None = None, *, out: Path | None = None

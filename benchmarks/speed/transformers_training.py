@@ -6,6 +6,7 @@ run_qa.py.  Our decoders read its logits, so that both sides are scored alike.
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -22,6 +23,9 @@ from tidybert.training.precision import is_mixed
 
 _SCORED_AT_ONCE: Final = 32
 _IGNORED: Final = -100
+_AS_BERT: Final = {"weight_decay": 0.01, "adam_epsilon": 1e-6}
+_DEFAULTS: Final = {"weight_decay": 0.0, "adam_epsilon": 1e-8, "warmup_steps": 0}
+"""transformers' own, with batches of 8 and a rate of 5e-5."""
 
 Items = list[dict[str, Any]]
 
@@ -68,12 +72,12 @@ def train_in_order(
         trainer = OrderedTrainer(
             model=model,
             args=transformers.TrainingArguments(
-                output_dir=folder, max_steps=len(batches), weight_decay=0.01, adam_epsilon=1e-6,
+                output_dir=folder, max_steps=len(batches), learning_rate=work.learning_rate,
                 use_cpu=device.type == "cpu", bf16=is_mixed(work.precision, device),
-                learning_rate=work.learning_rate, seed=work.seed, report_to="none",
+                seed=work.seed, report_to="none",
                 save_strategy="no", logging_steps=10, disable_tqdm=True,
                 gradient_accumulation_steps=num_parts, accelerator_config={"non_blocking": on_gpu},
-                **settings,
+                **{**_AS_BERT, **settings},
             ),
             train_dataset=dataset,
             data_collator=collate,
@@ -256,6 +260,8 @@ _SIDES: Final = {
 def run_finetuning(work: Any) -> dict[str, Any]:
     """Train and score a FinetuneWork with transformers' Trainer, on our batches in our order."""
     script.quiet_transformers()
+    if work.at_defaults:
+        work = replace(work, train_batch_size=8, learning_rate=5e-5)
     task, train, test = work.read()
     transformers.set_seed(work.seed)
     side = _SIDES[work.task](task, work)
@@ -274,7 +280,8 @@ def run_finetuning(work: Any) -> dict[str, Any]:
     trained = train_in_order(
         side.model, chosen if work.task == "answer" else side.encode(chosen),
         [[place_of[index] for index in batch] for batch in batches], side.collate, work,
-        per_device_train_batch_size=work.train_batch_size, warmup_steps=len(batches) // 10,
+        per_device_train_batch_size=work.train_batch_size,
+        **(_DEFAULTS if work.at_defaults else {"warmup_steps": len(batches) // 10}),
     )  # fmt: skip
     # A line of results has no room for them.
     del trained["losses"]
