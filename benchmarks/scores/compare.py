@@ -251,17 +251,7 @@ def padding(parser: argparse.ArgumentParser) -> None:
 
 FULL: Final = (
     "SST-2", "MRPC", "STS-B", "RTE", "CODAH", "TREC", "BANKING77", "CoNLL-2003", "wikigold",
-)
-    "SST-2",
-    "MRPC",
-    "STS-B",
-    "RTE",
-    "CODAH",
-    "TREC",
-    "BANKING77",
-    "CoNLL-2003",
-    "wikigold",
-)
+)  # fmt: skip
 MODELS: Final = ("tidybert-small", "minilm")
 EPOCHS: Final = 3
 THEIRS: Final = "transformers"
