@@ -294,7 +294,7 @@ def test_requests_at_a_rate_count_from_when_they_were_due(
     [
         (["a", "lost"], 4, None, {"0": 2, "200": 2}, 2),
         # The server closes each connection while it is idle.
-        (["last"], 3, 10.0, {"200": 3}, 3),
+        (["last"], 3, 4.0, {"200": 3}, 3),
     ],
 )
 def test_a_lost_connection_is_opened_again(
