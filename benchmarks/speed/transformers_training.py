@@ -103,8 +103,10 @@ class TaskSide:
         directory, auto = find_model(work.model), getattr(transformers, f"AutoModelFor{self.kind}")
         self.task, self.work, self.names = task, work, list(task.label_names or ())
         self.tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
-        # Other models have their number of logits.
-        given = {"num_labels": len(self.names) or 1} if "Classification" in self.kind else {}
+        # Packed weights are float16, in which transformers would train.
+        given: dict[str, Any] = {"dtype": torch.float32}
+        if "Classification" in self.kind:
+            given["num_labels"] = len(self.names) or 1
         self.model = auto.from_pretrained(directory, attn_implementation="sdpa", **given)
         self.model.config.problem_type = task.problem_type
         self.collate = self.collator(self.tokenizer)

@@ -114,7 +114,7 @@ def test_squad_2_begins_with_what_was_learned_on_shifts(
 
 
 @pytest.mark.usefixtures("toy_data")
-def test_our_weights_beside_those_they_began_from(
+def test_whole_sets_by_each_programs_defaults(
     run_script: Callable[..., int],
     in_process: list[tuple[str, dict[str, Any]]],
     page: Callable[[str], Path],
@@ -122,25 +122,28 @@ def test_our_weights_beside_those_they_began_from(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    shown, out = page("own_model"), tmp_path / "out.jsonl"
+    shown, out = page("full_sets"), tmp_path / "out.jsonl"
     origin = shutil.copytree(pretrained_run, tmp_path / "origin")
-    monkeypatch.setattr(compare, "ORIGIN", str(origin))
-    flags = ["--model", pretrained_run, "--tasks", "SST-2", "--seeds", 2, "--max-steps", 1]
+    ours, theirs = str(pretrained_run), str(origin)
+    monkeypatch.setattr(compare, "MODELS", (ours, theirs))
+    flags = ["--tasks", "SST-2", "--max-steps", 1, "--out", out, "--write", shown]
 
     for _ in range(2):
-        run_script("own_model", *flags, "--out", out, "--write", shown)
+        run_script("full_sets", *flags, "--seeds", 2, "--sides", ours, theirs)
+    run_script("full_sets", *flags, "--seeds", 1, "--sides", compare.THEIRS)
 
-    works = [work for _, work in in_process]
-    ours, theirs = str(pretrained_run), str(origin)
-    assert [(work["model"], work["seed"]) for work in works] == [
-        (ours, 1),
-        (theirs, 1),
-        (theirs, 2),
-        (ours, 2),
+    works = [(side, work["model"], work["seed"]) for side, work in in_process]
+    assert works == [
+        ("ours", ours, 1),
+        ("ours", theirs, 1),
+        ("ours", theirs, 2),
+        ("ours", ours, 2),
+        ("transformers", ours, 1),
     ]
-    assert all(work["at_defaults"] for work in works)
+    assert all(work["at_defaults"] and work["num_examples"] is None for _, work in in_process)
     (row,) = (each for each in shown.read_text().splitlines() if each.startswith("| SST-2"))
     assert row.count("±") == 2
+    assert "(1 of 2 seeds)" in row
 
 
 def test_random_weights_have_the_shape_and_follow_from_the_seed(
