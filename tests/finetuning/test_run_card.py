@@ -90,7 +90,7 @@ def test_a_readme_of_the_user_stays(toy: Callable[..., FinetunedModel], tmp_path
     (run / "README.md").unlink()
     toy(run=run, max_steps=1, dev=None, force=True)
     first = (run / "README.md").read_text()
-    assert "Nobody measured it" in first
+    assert "nobody measured it" in first
     assert "model-index" not in first
     assert "a sequence had at most 16 tokens" in first
     toy(run=run, max_steps=2, dev=None, force=True)
