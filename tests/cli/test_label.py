@@ -88,6 +88,11 @@ def test_a_kill_at_any_key_loses_no_answer(tmp_path: Path, begin: Any, served: A
         ([], "give one of --out labels.csv and --corrections"),
         (["--out", "labels.xlsx"], "ends in .csv"),
         (["--corrections", "c.csv", "--labels", "a"], "--labels does not go with --corrections"),
+        (
+            ["tag", "--out", "labels.csv", "--multi-label"],
+            "--multi-label does not go with the task",
+        ),
+        (["answer", "--out", "labels.csv"], "expected classify or tag"),
         (["--out", "labels.csv"], "holds no example"),
     ],
 )

@@ -17,6 +17,7 @@ import numpy as np
 
 from tidybert.data.labels_file import SEPARATOR, Answer, CorrectionsFile, LabelsFile
 from tidybert.errors import DataError, TidyBertError, in_shell
+from tidybert.files.annotations import Span
 from tidybert.files.label_rows import LABELLED, NONE, SKIPPED, UNDONE, text_key
 from tidybert.files.text_examples import TextExample, canonical_label
 from tidybert.finetuning.active_learning import Drawn, NextText, Pool
@@ -24,6 +25,7 @@ from tidybert.metrics.bootstrap import proportion_interval
 from tidybert.page.label_probe import Floats, Labelled, LabelProbe, Learned
 from tidybert.storage.limits import LABELS
 from tidybert.system.reporter import SILENT, Reporter
+from tidybert.tasks.tags.tag_files import split_text
 from tidybert.tasks.text_task import TextTask
 
 KEYS: Final = "123456789abcdefghijklmopqrtuvwxyz"
@@ -36,6 +38,9 @@ _QUEUE: Final = 10
 _NEAR: Final = 8
 _NEAR_CHARACTERS: Final = 300
 _MOST_ERRORS: Final = 50
+
+Mark = tuple[int, int, str]
+"""An entity on the page: its first and its last word, from 0, and its type."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class LabelSettings:
     """What is labelled, by which model, into which classes.
 
     model: None believes nothing and asks in the order of the texts.
+    of_entities: words of the texts are marked, whose types are the classes.
     suspects: one a text, where the labels of a check are looked at; each text is then asked once,
         in its order, and its label stays where it is not corrected.
     """
@@ -62,6 +68,7 @@ class LabelSettings:
     classes: Sequence[str] = ()
     descriptions: Mapping[str, str] = field(default_factory=dict)
     multi_label: bool = False
+    of_entities: bool = False
     at_random: bool = False
     seed: int = 0
     suspects: Sequence[Suspect] = ()
@@ -130,27 +137,40 @@ class Labelling:
     # What a person does.
 
     def answer(
-        self, number: int, labels: Sequence[str], status: str = LABELLED, also: Sequence[int] = ()
+        self,
+        number: int,
+        labels: Sequence[str],
+        status: str = LABELLED,
+        also: Sequence[int] = (),
+        marks: Sequence[Mark] = (),
     ) -> None:
         """Keep what is said of a text, and of others at once; the next text is then asked.
 
-        Raises DataError for a wrong number or label, and what the store raises: nothing is kept
-        then.
+        Where entities are marked, ``marks`` are all of the text, in place of labels.  Raises
+        DataError for a wrong number or label, and what the store raises: nothing is kept then.
         """
         with self._lock:
             self._read_again()
             if status not in (LABELLED, NONE, SKIPPED):
                 raise DataError(f"the status {status!r:.40} is none of labelled, none and skipped")
-            names = tuple(self._checked_labels(labels)) if status == LABELLED else ()
+            entities: tuple[Span, ...] = ()
+            if self.settings.of_entities and status == LABELLED:
+                entities = self._entities(self._example(number).text, marks)
+                names = tuple(one.label for one in entities)
+            else:
+                names = tuple(self._checked_labels(labels)) if status == LABELLED else ()
             numbers = list(dict.fromkeys((number, *also)))
             given = [
-                Answer(tuple(TextTask.shown(one)), names, status, self._drawn(at), str(one.row))
-                for at in numbers for one in [self._example(at)]
+                Answer(
+                    tuple(TextTask.shown(self._example(at))), names, status, self._drawn(at),
+                    str(self._example(at).row), entities,
+                )
+                for at in numbers
             ]  # fmt: skip
             self._store.add(given)
             self._history.append({at: self._answers.get(at) for at in numbers})
             self._answers |= dict(zip(numbers, given, strict=True))
-            self.classes += [name for name in names if name not in self.classes]
+            self._know(names)
             self._label_changed()
             self._advance()
 
@@ -162,7 +182,7 @@ class Labelling:
                 raise DataError("there is no answer to take back")
             before = self._history[-1]
             self._store.add([
-                was or replace(self._answers[number], labels=(), status=UNDONE)
+                was or replace(self._answers[number], labels=(), entities=(), status=UNDONE)
                 for number, was in before.items()
             ])  # fmt: skip
             self._history.pop()
@@ -193,10 +213,13 @@ class Labelling:
                 right = sum(one.correct == 1 for one in learned.measured)
                 interval = proportion_interval(right / count, count)
                 accuracy = {"low": interval.low, "high": interval.high, "count": count}
-            random = sum(one.drawn == "random" for one in self._answers.values() if one.labels)
+            random = sum(
+                one.drawn == "random" for one in self._answers.values() if one.status == LABELLED
+            )
             return {
                 "file": self.settings.file, "out": self.settings.out, "encoding": self._encoded,
                 "several": self.settings.multi_label, "corrects": bool(self.settings.suspects),
+                "marks": self.settings.of_entities, "keys": KEYS,
                 "classes": [
                     {"name": name, "key": KEYS[at : at + 1], "count": counts[name]}
                     for at, name in enumerate(self.classes)
@@ -250,8 +273,21 @@ class Labelling:
             "number": number, "row": one.row, "texts": TextTask.shown(one), "near": near,
             "drawn": self._current.drawn, "labels": given.labels if given else [],
             "status": given.status if given else "", "beliefs": beliefs,
-            "suspect": None if suspect is None else vars(suspect),
+            "suspect": None if suspect is None else vars(suspect), **self._words(one.text, given),
         }  # fmt: skip
+
+    def _words(self, text: str, given: Answer | None) -> dict[str, Any]:
+        """The words of a text, each after what is before it, and the entities that it has."""
+        if not self.settings.of_entities:
+            return {}
+        _, spans = split_text(text)
+        ends = [0, *(end for _, end in spans)]
+        words = [[text[end:a], text[a:b]] for end, (a, b) in zip(ends, spans, strict=False)]
+        marks = []
+        for each in given.entities if given else ():
+            within = [at for at, (a, b) in enumerate(spans) if a < each.end and b > each.start]
+            marks += [[within[0], within[-1], each.label]] if within else []
+        return {"words": words, "after": text[ends[-1] :], "entities": marks}
 
     def _nearest(self, number: int) -> list[int]:
         """Texts that may be labelled with one at once; those to be drawn at random stay."""
@@ -277,7 +313,7 @@ class Labelling:
         self._history = []
         for one in answers:
             number = self._number_of.get(self._key(one.row, one.texts))
-            self.classes += [name for name in one.labels if name not in self.classes]
+            self._know(one.labels)
             if number is None:
                 others.add(one.key)
             elif one.status == UNDONE:
@@ -293,12 +329,15 @@ class Labelling:
                 f"{self.settings.file}: training reads them, the page does not"
             )
 
+    def _know(self, names: Sequence[str]) -> None:
+        self.classes += [name for name in dict.fromkeys(names) if name not in self.classes]
+
     def _read_again(self) -> None:
         if not self._store.has_changed():
             return
         before = self.classes
         self._take(self._store.read())
-        self.classes += [name for name in before if name not in self.classes]
+        self._know(before)
         changed = f"another program changed {self.settings.out}, and it was read again"
         self._said = "; ".join([changed, *self._store.notes])
         self._label_changed()
@@ -314,6 +353,22 @@ class Labelling:
         if not 0 <= number < len(self.examples):
             raise DataError(f"there is no text {number}")
         return self.examples[number]
+
+    def _entities(self, text: str, marks: Sequence[Mark]) -> tuple[Span, ...]:
+        """The spans of marks; raises DataError where they are not in the text, or share a word."""
+        _, spans = split_text(text)
+        found: list[Span] = []
+        free = 0
+        for first, last, label in sorted(marks):
+            if not free <= first <= last < len(spans):
+                raise DataError(
+                    f"words {first} to {last} are in another entity, or not among the text's "
+                    f"{len(spans)} words"
+                )
+            free, (start, end) = last + 1, (spans[first][0], spans[last][1])
+            (name,) = self._checked_labels([label])
+            found.append(Span(start, end, name, text[start:end]))
+        return tuple(found)
 
     def _checked_labels(self, labels: Sequence[str]) -> list[str]:
         found = []

@@ -36,10 +36,13 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
 
     file: str
     """``FILE``: Texts without labels, or for --corrections the file that was checked."""
+    task: str = option("classify", choices=("classify", "tag"))
+    """``TASK``: classify, or tag to mark entities in the texts."""
     out: Path | None = None
     """``--out FILE``: CSV of labels, to begin or to go on with."""
     labels: str | None = None
-    """``--labels NAME,NAME``: Names of classes to begin with; you can type more on the page."""
+    """``--labels NAME,NAME``: Names of classes, or types of entities, to begin with; you can type
+    more on the page."""
     model: str = DEFAULT_MODEL
     """``--model MODEL``: Model whose frozen encoder reads the texts, and that is trained."""
     multi_label: bool = False
@@ -69,6 +72,9 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
                 raise UsageError(
                     f"{shown} does not go with --corrections, whose classes are FILE's"
                 )
+        for flag in ("descriptions", "multi_label", "corrections"):
+            if self.task == "tag" and getattr(self, flag):
+                raise UsageError(f"--{flag.replace('_', '-')} does not go with the task tag")
         process = server_process("label")
         from tidybert.server.labelling import LabelDesk, label_app
 
@@ -118,23 +124,28 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
             ]
             return Labelling(asked, found, settings)
         assert self.out is not None
+        tags = self.task == "tag"
+        if tags and examples[0].text_pair is not None:
+            raise UsageError(f"{self.file} has pairs of texts: name one column with --text")
         if any(one.label is not None for one in examples):
             note(f"{self.file} has labels, which the page does not read: tidybert check does")
         how: Any = {"is_pair": examples[0].text_pair is not None, "multi_label": self.multi_label}
+        how["of_entities"] = tags
         store = stack.enter_context(LabelsFile.opened(self.out, by=self.name, **how))
         described = read_descriptions(self.descriptions) if self.descriptions else {}
         names = [each.strip() for each in (self.labels or "").split(",") if each.strip()]
         settings = LabelSettings(
-            file=self.file, out=str(self.out), model=self.model,
+            file=self.file, out=str(self.out), model=None if tags else self.model,
             classes=list(dict.fromkeys([*names, *described])), descriptions=described,
-            multi_label=self.multi_label, at_random=self.at_random, seed=self.seed,
+            multi_label=self.multi_label, of_entities=tags, at_random=tags or self.at_random,
+            seed=self.seed,
             opening={"device": self.device, "allow_pickle": self.allow_pickle},
         )  # fmt: skip
         return Labelling(examples, store, settings, partial(shown_texts, "encoding"))
 
     def _training(self, run: Path, report: Path) -> list[str]:
         """The command of a training by the default way."""
-        words = ["finetune", "classify", self.model, "--train", str(self.out)]
+        words = ["finetune", self.task, self.model, "--train", str(self.out)]
         words += ["--descriptions", str(self.descriptions)] if self.descriptions else []
         words += ["--multi-label"] if self.multi_label else []
         return [*words, "--seed", str(self.seed), "--out", str(run), "--report", str(report)]
