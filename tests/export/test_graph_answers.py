@@ -23,9 +23,9 @@ from tidybert.inference.embedding import Embedder
 from tidybert.inference.language_model import TextScorer
 from tidybert.inference.loading import load
 from tidybert.inference.predictor import Predictor
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.tags.tagging import Tagging
 

@@ -17,7 +17,7 @@ from tidybert.system.terminal import warn_user
 from tidybert.tasks.registry import task_class, task_flags
 
 if TYPE_CHECKING:
-    from tidybert.tasks.choices.choice_files import ChoiceExample
+    from tidybert.tasks.multiple_choice import ChoiceExample
     from tidybert.tasks.questions.question_files import QuestionExample
     from tidybert.tasks.tags.tag_files import TaggedExample
     from tidybert.tasks.task import AnyTask
