@@ -73,7 +73,7 @@ def rows_in_memory(task: "AnyTask | type[AnyTask]", data: Any, name: str) -> Mem
     """The rows of ``data`` for a task; UsageError for a task that reads files alone."""
     if task.read.tuple_names is None:
         raise UsageError(f"{name}: the task {task.name} reads only files: give a path")
-    return in_memory(data, name, task.read.tuple_names)
+    return in_memory(data, name, task.read.tuple_names, task.read.texts_alone)
 
 
 @overload
