@@ -17,8 +17,8 @@ from tidybert.configuration import BertConfig
 from tidybert.export.onnx_export import Exported, export_onnx
 from tidybert.modeling import heads
 from tidybert.modeling.bert import BertModel
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
+from tidybert.tasks.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tasks.tags.tagging import Tagging

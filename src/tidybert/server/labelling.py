@@ -14,15 +14,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Request
-from pydantic import Field
+from pydantic import Field, Strict
 from starlette.responses import Response
 
 from tidybert.errors import TidyBertError, in_shell
 from tidybert.files.label_rows import LABELLED
-from tidybert.page.labelling import Labelling
+from tidybert.page.labelling import Labelling, Mark
 from tidybert.page.page_model import HEADERS, page_files
 from tidybert.server.answers import JsonAnswer, Refusal
 from tidybert.server.app import make_app
@@ -130,6 +130,8 @@ class ActBody(Body):
     labels: list[str] = Field(default=[], max_length=1000)
     status: str = LABELLED
     also: list[int] = Field(default=[], max_length=1000)
+    # A list of JSON is no tuple to a strict model.
+    marks: list[Annotated[Mark, Strict(False)]] = Field(default=[], max_length=10_000)
 
 
 router = APIRouter(route_class=CountedRoute, include_in_schema=False)
@@ -173,7 +175,9 @@ async def act(
     labelling = desk.labelling
     acts: dict[str, Callable[[], Any]] = {
         "view": lambda: None,
-        "answer": lambda: labelling.answer(body.number, body.labels, body.status, body.also),
+        "answer": lambda: labelling.answer(
+            body.number, body.labels, body.status, body.also, body.marks
+        ),
         "back": labelling.back,
         "show": lambda: labelling.show(body.number),
         "errors": labelling.errors,

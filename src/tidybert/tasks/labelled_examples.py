@@ -17,7 +17,7 @@ from tidybert.system.terminal import warn_user
 from tidybert.tasks.registry import task_class, task_flags
 
 if TYPE_CHECKING:
-    from tidybert.tasks.choices.choice_files import ChoiceExample
+    from tidybert.tasks.multiple_choice import ChoiceExample
     from tidybert.tasks.questions.question_files import QuestionExample
     from tidybert.tasks.tags.tag_files import TaggedExample
     from tidybert.tasks.task import AnyTask
@@ -73,7 +73,7 @@ def rows_in_memory(task: "AnyTask | type[AnyTask]", data: Any, name: str) -> Mem
     """The rows of ``data`` for a task; UsageError for a task that reads files alone."""
     if task.read.tuple_names is None:
         raise UsageError(f"{name}: the task {task.name} reads only files: give a path")
-    return in_memory(data, name, task.read.tuple_names)
+    return in_memory(data, name, task.read.tuple_names, task.read.texts_alone)
 
 
 @overload
