@@ -22,6 +22,7 @@ class ExampleReader(Generic[E]):
             ReadReport that has the path, ``need_label``, and the details.
         formats: the formats that it reads.
         tuple_names: names the values of a row in memory that is a tuple; None reads files alone.
+        texts_alone: a row in memory may be a text, as (text,).
         details: arguments of ``rows`` that every call passes on, beside its own; ``keep_columns``
             makes each example keep the columns of its row, of a text those that are not the text
             unless it is "all".
@@ -30,6 +31,7 @@ class ExampleReader(Generic[E]):
     rows: Callable[..., Iterator[E | Problem]]
     formats: FileFormats
     tuple_names: TupleNames | None = None
+    texts_alone: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def with_details(self, **details: Any) -> Self:

@@ -3,8 +3,8 @@
 Also the score from which a model gives a label: below it a person does the rest.
 
 Temperature and expected calibration error follow Guo et al. 2017 (On Calibration of Modern Neural
-Networks, sections 2 and 4.2), coverage against risk, and that score (section 2), Geifman and El-Yaniv 2017 (Selective
-Classification for Deep Neural Networks), the Brier score Brier 1950.
+Networks, sections 2 and 4.2), coverage against risk and that score Geifman and El-Yaniv 2017
+(Selective Classification for Deep Neural Networks, section 2), the Brier score Brier 1950.
 """
 
 import math

@@ -74,7 +74,8 @@ def environment() -> Environment:
     made.filters |= {
         each.__name__: each
         for each in (
-            *(number, told_apart, share, between, beginning, facts, columns, cells, weakest_first),
+            *(number, told_apart, share, between, beginning, facts, columns, cells),
+            *(weakest_first, most_frequent),
             *(scale_of, main_metrics, sha256, last_part, breakable, spaced, pictures.token_range),
             corrected_csv,
         )
@@ -175,6 +176,12 @@ def weakest_first(rows: Mapping[str, Row]) -> list[tuple[str, Row]]:
     if len(rows) <= _MANY_ROWS:
         return list(rows.items())
     return sorted(rows.items(), key=lambda row: row[1].get("f1", 0.0))
+
+
+def most_frequent(rows: Mapping[str, Row], count: int) -> list[tuple[str, Row]]:
+    """So many rows at most, those with the most examples, in their own order."""
+    kept = sorted(rows, key=lambda name: -rows[name]["num_examples"])[:count]
+    return [(name, row) for name, row in rows.items() if name in kept]
 
 
 def sha256(text: str) -> str:

@@ -55,7 +55,7 @@ def read_all(
     if not isinstance(data, str | Path):
         if task.read.tuple_names is None:
             raise UsageError(f"{name}: the task {task.name} reads only files: give a path")
-        data = in_memory(data, name, task.read.tuple_names)
+        data = in_memory(data, name, task.read.tuple_names, task.read.texts_alone)
     found = task.read(
         data,
         options,
