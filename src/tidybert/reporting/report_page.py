@@ -208,10 +208,6 @@ def write_check(contents: Mapping[str, Any], directory: Path) -> Path:
         atomic_write_text(aside / "check.json", text)
         if contents["labels"] is not None:
             atomic_write_text(aside / "corrections.csv", _corrections(contents))
-        if contents["suggestions"] is not None:
-            found = contents["suggestions"]
-            columns = ["row", "text", *_pair_column(found), "label", "drawn"]
-            atomic_write_text(aside / "suggestions.csv", csv_text(found, columns))
     return directory / HTML_FILE
 
 
