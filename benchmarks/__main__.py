@@ -27,6 +27,7 @@ _NAMES: Final = {
         "scores.words": "cloze masked_tokens word_pairs vocabulary",
         "scores.no_labels": "no_labels",
         "scores.topics": "topics",
+        "scores.entities": "entities",
     },
     "tidybert-small": {"small.train": "small_prepare small_train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},

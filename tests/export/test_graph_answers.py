@@ -27,6 +27,7 @@ from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
+from tidybert.tasks.tags.entity_scores import EntityScores
 from tidybert.tasks.tags.tagging import Tagging
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,14 @@ VARIED: Final[dict[str, tuple[str, Any]]] = {
     "warm choices": ("choose", MultipleChoice(temperature=0.3)),
     "no answers": ("answer", QuestionAnswering(max_query_length=6, doc_stride=4, no_answers=True)),
     "long tags": ("tag", Tagging(["O", "B-X", "I-X"], temperature=0.01, doc_stride=3)),
+    "sure-tags": (
+        "tag",
+        Tagging(
+            ["O", "B-X", "I-X"],
+            entity_scores=EntityScores(0.2, -0.3),
+            thresholds={"X": 0.1},
+        ),
+    ),
 }
 HEADS = ["classify", "regress", "choose", "answer", "tag", "embed", "pretraining", "embedding"]
 BLOCKED = ("torch", "safetensors", "pyarrow", "sklearn", "jinja2", "scipy", "pandas")
@@ -111,8 +120,12 @@ def test_nothing_of_pytorch_is_needed_to_answer(
         classify, embed, tag, words = (
             str(both(name)[at]) for name in ("classify", "embed", "tag", "pretraining")
         )
+        sure = ["predict", str(both("sure-tags")[at])]
         return [
             *(["predict", classify, str(tmp_path / f"rows.{each}")] for each in ["csv", *files]),
+            [*sure, str(rows), "--json"],
+            [*sure, str(rows), "--min-score", "0.5", "--json"],
+            [*sure, str(rows), "--redact", "--redact-with", "[{type}_{number}]", "--json"],
             ["predict", tag, "--input", "the red cat", "--json"],
             ["predict", embed, "--input", "the red cat", "--labels", "cat,dog", "--json"],
             ["evaluate", classify, str(rows), "--json"],
@@ -121,9 +134,10 @@ def test_nothing_of_pytorch_is_needed_to_answer(
             ["embed", embed, str(rows), "--out", str(tmp_path / f"vectors-{at}.npy")],
         ]
 
-    names = ("tag", "embed", "pretraining", "embedding")
+    names = ("tag", "sure-tags", "embed", "pretraining", "embedding")
     asked = [
         ("/v1/models/tag/predict", {"inputs": TEXTS[:2]}),
+        ("/v1/models/sure-tags/predict", {"inputs": TEXTS[:2], "redact": True}),
         ("/v1/models/embed/embed", {"inputs": TEXTS, "truncate": True}),
         ("/v1/models/embedding/embed", {"inputs": TEXTS[:1]}),
         ("/v1/models/pretraining/fill-mask", {"inputs": ["the [MASK] cat"]}),
@@ -150,6 +164,7 @@ def test_nothing_of_pytorch_is_needed_to_answer(
     found = json.loads(done.stdout.splitlines()[-1])
     for name, each in zip([*HEADS, *VARIED], found["answers"], strict=True):
         assert_same(each, json.loads(json.dumps(answers(both(name)[0]))))
+    assert any("[X_1]" in each for each in found["commands"])
     for words, each in zip(commands(0), found["commands"], strict=True):
         assert_same([*map(read, each.splitlines())], [*map(read, shown(*words).splitlines())])
     np.testing.assert_allclose(

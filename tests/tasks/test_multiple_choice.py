@@ -217,7 +217,7 @@ def test_bad_swag_rows(write: Any) -> None:
     assert f"{path}:4: 2 columns where the header has 12" in told
     assert f"{path}:5: the answer is 4;" in told
     assert f"{path}:6: line 6 cannot be parsed: a quote is never closed" in told
-    assert "several columns are named 'sent1'" in failure(
+    assert "columns 0 and 1, counted from 0, have one name" in failure(
         write("b.csv", "sent1,sent1,sent2,ending0,ending1,label\na,b,c,d,e,0\n")
     )
     assert "no column is named any of context, prompt, sent1, question" in failure(

@@ -54,8 +54,9 @@ SEPARATOR = ","
 class Answer:
     """What a person said about a text; ``labels`` is empty unless the status is "labelled".
 
-    ``drawn`` is how the text came to be asked: "random" or "chosen".  Where entities are marked,
-    ``entities`` has them in their order, each with its text, and ``labels`` their types.
+    ``drawn`` is how the text came to be asked: "random", "chosen", or "" where nobody knows.  Where
+    entities are marked, ``entities`` has them in their order, each with its text, and ``labels``
+    their types.
     """
 
     texts: tuple[str, ...]

@@ -18,7 +18,7 @@ import numpy as np
 from tidybert.data.labels_file import SEPARATOR, Answer, CorrectionsFile, LabelsFile
 from tidybert.errors import DataError, TidyBertError, in_shell
 from tidybert.files.annotations import Span
-from tidybert.files.label_rows import LABELLED, NONE, SKIPPED, UNDONE, text_key
+from tidybert.files.label_rows import ASKED, LABELLED, NONE, SKIPPED, UNDONE, text_key
 from tidybert.files.text_examples import TextExample, canonical_label
 from tidybert.finetuning.active_learning import Drawn, NextText, Pool
 from tidybert.metrics.bootstrap import proportion_interval
@@ -102,13 +102,26 @@ class Labelling:
                 self._number_of[key] = len(self.examples)
                 self.examples.append(one)
         self.num_equal = len(examples) - len(self.examples)
+        #: The first so many are asked; the others have labels in the file alone.
+        self.num_asked = len(self.examples)
+        answers = store.read()
+        for found in answers:
+            key = self._key(found.row, found.texts)
+            if found.status == LABELLED and key not in self._number_of:
+                self._number_of[key] = len(self.examples)
+                row = int(found.row) if found.row.isdecimal() else 0
+                self.examples.append(
+                    TextExample(found.texts[0], (*found.texts, None)[1], None, row)
+                )
         self.classes: list[str] = []
         self._answers: dict[int, Answer] = {}
+        #: Texts that a spreadsheet has to answer, and how they were drawn.
+        self._waiting: dict[int, Drawn] = {}
         #: What each action changed: the answers before it, by number.
         self._history: list[dict[int, Answer | None]] = []
         self._probe: LabelProbe | None = None
         self._near = np.empty((0, 0), dtype=np.float32)
-        self._pool = self._pool_of(np.zeros((len(self.examples), 1), dtype=np.float32))
+        self._pool = self._pool_of(np.zeros((self.num_asked, 1), dtype=np.float32))
         self._learned: Learned | None = None
         self._queue: list[NextText] = []
         self._current: NextText | None = None
@@ -116,7 +129,7 @@ class Labelling:
         self._said = ""
         self._wanted, self._ended, self._seconds, self._since = threading.Event(), False, 0.0, 0
         self._thread: threading.Thread | None = None
-        self._take(store.read())
+        self._take(answers)
         self._said = "; ".join(store.notes)
         self._advance()
 
@@ -199,6 +212,23 @@ class Labelling:
                 raise DataError(f"text {number} has no answer yet")
             self._current = NextText(number, self._drawn(number))
 
+    def propose(self, count: int) -> int:
+        """Write the next texts into the file, for a person to fill in their labels there.
+
+        Returns how many there were.  ``start`` is not called before.
+        """
+        self._current = None
+        if self.settings.model is not None:
+            self._encode()
+            self._learn()
+        self._choose(count)
+        chosen = [one for one in self._queue if one.number not in self._waiting]
+        self._store.add([
+            Answer(tuple(TextTask.shown(one)), (), ASKED, each.drawn, str(one.row))
+            for each in chosen for one in [self.examples[each.number]]
+        ])  # fmt: skip
+        return len(chosen)
+
     # What the page shows.
 
     def view(self) -> dict[str, Any]:
@@ -226,7 +256,8 @@ class Labelling:
                 ],
                 "labelled": statuses[LABELLED], "none": statuses[NONE],
                 "skipped": statuses[SKIPPED], "random": random,
-                "left": len(self.examples) - len(self._answers), "equal": self.num_equal,
+                "left": sum(at not in self._answers for at in range(self.num_asked)),
+                "equal": self.num_equal,
                 "accuracy": accuracy, "learned": learned.count if learned else 0,
                 "canGoBack": bool(self._history), "item": self._item(), "said": said,
             }  # fmt: skip
@@ -294,7 +325,8 @@ class Labelling:
         if not len(self._near):
             return []
         cosines = self._near @ self._near[number]
-        cosines[self._pool.is_kept] = -np.inf
+        cosines[: self.num_asked][self._pool.is_kept] = -np.inf
+        cosines[self.num_asked :] = -np.inf
         cosines[[number, *self._answers]] = -np.inf
         order = np.argsort(-cosines, kind="stable")[:_NEAR]
         return [at for at in order.tolist() if np.isfinite(cosines[at])]
@@ -309,14 +341,18 @@ class Labelling:
         """Begin with the answers of the store."""
         self.classes = list(self.settings.classes)
         self._answers = {}
+        self._waiting = {}
         others = set()
         self._history = []
         for one in answers:
             number = self._number_of.get(self._key(one.row, one.texts))
             self._know(one.labels)
             if number is None:
-                others.add(one.key)
+                others.update([one.key] if one.status == LABELLED else [])
+            elif one.status == ASKED:
+                self._waiting[number] = "random" if one.drawn == "random" else "chosen"
             elif one.status == UNDONE:
+                self._waiting.pop(number, None)
                 self._answers.pop(number, None)
                 self._history = [each for each in self._history if number not in each]
             else:
@@ -326,7 +362,7 @@ class Labelling:
         if others:
             self._store.notes.append(
                 f"{len(others):,} texts of {self.settings.out} are not in "
-                f"{self.settings.file}: training reads them, the page does not"
+                f"{self.settings.file}: training reads them, the page once it starts again"
             )
 
     def _know(self, names: Sequence[str]) -> None:
@@ -396,7 +432,7 @@ class Labelling:
     def _advance(self) -> None:
         """Ask the next text."""
         if self.settings.suspects:
-            open_ones = [at for at in range(len(self.examples)) if at not in self._answers]
+            open_ones = [at for at in range(self.num_asked) if at not in self._answers]
             self._current = NextText(open_ones[0], "chosen") if open_ones else None
             return
         self._queue = [one for one in self._queue if one.number not in self._answers]
@@ -407,20 +443,30 @@ class Labelling:
     def _pool_of(self, vectors: Floats) -> Pool:
         return Pool(vectors, self.settings.seed, at_random=self.settings.at_random)
 
-    def _choose(self) -> None:
+    def _choose(self, count: int = _QUEUE) -> None:
         """Fill the queue; the lock is held."""
-        labels = np.full(len(self.examples), -1, dtype=np.int64)
+        labels = np.full(self.num_asked, -1, dtype=np.int64)
+        elsewhere = []
         for at, one in self._answers.items():
-            if one.labels:
+            if one.labels and at < self.num_asked:
                 labels[at] = self.classes.index(one.labels[0])
-        passed = [at for at, one in self._answers.items() if not one.labels]
-        drawn = [self._drawn(at) for at, one in self._answers.items() if one.status != SKIPPED]
+            elif one.labels:
+                elsewhere.append(self.classes.index(one.labels[0]))
+        passed = [at for at, one in self._answers.items() if not one.labels and at < self.num_asked]
+        drawn = [
+            self._drawn(at)
+            for at, one in self._answers.items() if one.status != SKIPPED and one.drawn
+        ]  # fmt: skip
+        waiting = {at: how for at, how in self._waiting.items() if at not in self._answers}
+        passed += waiting
+        drawn += waiting.values()
         if self._current is not None and self._current.number not in self._answers:
             # The text that is on the page stays there, and is asked already.
             passed.append(self._current.number)
             drawn.append(self._current.drawn)
-        doubts = None if self._learned is None else self._learned.doubts
-        self._queue = self._pool.next(labels, drawn, doubts, _QUEUE, passed)
+        doubts = None if self._learned is None else self._learned.doubts[: self.num_asked]
+        found = self._pool.next(labels, drawn, doubts, count, passed, elsewhere)
+        self._queue = [*(NextText(at, how) for at, how in waiting.items()), *found]
 
     # The thread that encodes, learns and chooses.
 
@@ -464,7 +510,7 @@ class Labelling:
         lengths = np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
         with self._lock:
             self._probe, self._near, self._encoded = probe, centred / lengths, None
-            self._pool = self._pool_of(probe.vectors)
+            self._pool = self._pool_of(probe.vectors[: self.num_asked])
 
     def _learn(self) -> None:
         with self._lock:
