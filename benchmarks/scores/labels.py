@@ -425,7 +425,8 @@ def table(lines: Sequence[script.Line]) -> list[str]:
                 for each in draws.values()
             ]
             rows.append([name, f"{size}", f"{most}", *cells])
-        classified = [draws for name, draws in found.items() if name not in TAGGED]
+        apart = {*TAGGED, ARTICLES}
+        classified = [draws for name, draws in found.items() if name not in apart]
         keys = {
             side: {(at, seed) for at, draws in enumerate(classified) for seed in draws[side]}
             for side in sides

@@ -40,7 +40,7 @@ VARIED: Final[dict[str, tuple[str, Any]]] = {
     "warm choices": ("choose", MultipleChoice(temperature=0.3)),
     "no answers": ("answer", QuestionAnswering(max_query_length=6, doc_stride=4, no_answers=True)),
     "long tags": ("tag", Tagging(["O", "B-X", "I-X"], temperature=0.01, doc_stride=3)),
-    "sure tags": (
+    "sure-tags": (
         "tag",
         Tagging(
             ["O", "B-X", "I-X"],
@@ -120,7 +120,7 @@ def test_nothing_of_pytorch_is_needed_to_answer(
         classify, embed, tag, words = (
             str(both(name)[at]) for name in ("classify", "embed", "tag", "pretraining")
         )
-        sure = ["predict", str(both("sure tags")[at])]
+        sure = ["predict", str(both("sure-tags")[at])]
         return [
             *(["predict", classify, str(tmp_path / f"rows.{each}")] for each in ["csv", *files]),
             [*sure, str(rows), "--json"],
@@ -134,9 +134,10 @@ def test_nothing_of_pytorch_is_needed_to_answer(
             ["embed", embed, str(rows), "--out", str(tmp_path / f"vectors-{at}.npy")],
         ]
 
-    names = ("tag", "embed", "pretraining", "embedding")
+    names = ("tag", "sure-tags", "embed", "pretraining", "embedding")
     asked = [
         ("/v1/models/tag/predict", {"inputs": TEXTS[:2]}),
+        ("/v1/models/sure-tags/predict", {"inputs": TEXTS[:2], "redact": True}),
         ("/v1/models/embed/embed", {"inputs": TEXTS, "truncate": True}),
         ("/v1/models/embedding/embed", {"inputs": TEXTS[:1]}),
         ("/v1/models/pretraining/fill-mask", {"inputs": ["the [MASK] cat"]}),

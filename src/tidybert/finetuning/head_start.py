@@ -69,6 +69,9 @@ _PASSES: Final = 4
 """How often a text is in a group, on average, between the limits that follow."""
 _FEWEST_GROUPS: Final = 80
 _MOST_GROUPS: Final = 320
+_PENALTIES_AFTER: Final = PENALTIES[:3]
+"""Of the probe that follows.  The encoder has learned from the folds too, so that their loss falls
+with smaller penalties than suit new texts."""
 
 
 def train_by_contrast(
@@ -231,7 +234,7 @@ def start_with_probe(
     is_trained_before = trainer.objective.arguments.head_start == "contrastive"
     if is_trained_before:
         if unmeasured:
-            _, folds = _fitted(task, trainer, summed_loss, named, unmeasured)
+            _, folds = _fitted(task, trainer, summed_loss, named, unmeasured, PENALTIES)
         train_by_contrast(task, trainer, named)
         memory, unmeasured = None, ()
     begin = time.perf_counter()
@@ -241,7 +244,8 @@ def start_with_probe(
     if pooler is not None:
         pooler.pass_through()
     if memory.probe is None:
-        memory.probe, found = _fitted(task, trainer, summed_loss, named, unmeasured)
+        penalties = _PENALTIES_AFTER if is_trained_before else PENALTIES
+        memory.probe, found = _fitted(task, trainer, summed_loss, named, unmeasured, penalties)
         folds = folds or found
     probe = memory.probe
     losses = f"mean loss {probe.loss:.3f} on held-out examples, {probe.chance:.3f} by chance"
@@ -289,6 +293,7 @@ def _fitted(
     summed_loss: ProbeLoss,
     named: Sequence[Features],
     unmeasured: Sequence[Any],
+    penalties: Sequence[float],
 ) -> tuple[LinearProbe, Answers[Any, Any] | None]:
     """A probe of the encoder as it is, and its answers to ``unmeasured``, in folds."""
     objective, telling = trainer.objective, trainer.reporter.of_stage
@@ -302,8 +307,8 @@ def _fitted(
     with trainer.whole_model(), trainer.stage("probe"):
         reading = telling("probe: the encoder's states", len(some))
         states = _states(task, objective, features, chosen, reading)
-        advance = telling("probe: a linear layer", len(PENALTIES)).advance
-        probe = fit_probe(states, some, num_outputs, summed_loss, advance)
+        advance = telling("probe: a linear layer", len(penalties)).advance
+        probe = fit_probe(states, some, num_outputs, summed_loss, advance, penalties)
         found, num_folds = None, 0
         if unmeasured:
             count = sum(number < len(objective.features) for number in chosen)
