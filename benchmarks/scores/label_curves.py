@@ -93,29 +93,31 @@ def _panel(
 
 def picture(lines: Sequence[script.Line]) -> Picture:
     """Both accuracies, and the seconds."""
-    all_five = means(lines, SINGLE, SIZES, "accuracy", len(SINGLE))
+    found = means(lines, SINGLE, SIZES, "accuracy", len(SINGLE)).values()
+    sizes = [SIZES[each] for each in sorted({at for own in found for at, _ in own})]
+    all_five = means(lines, SINGLE, sizes, "accuracy", len(SINGLE))
     accuracy = {side: [(at, 100 * of) for at, of in own] for side, own in all_five.items()}
     some = [size for size in SIZES if any(e["data"] == labels.ARTICLES and e["size"] == size
                                           for e in lines)]  # fmt: skip
     one = means(lines, [labels.ARTICLES], some, "accuracy", 1)
     unchosen = {side: [(at, 100 * of) for at, of in own] for side, own in one.items()}
-    seconds = means(lines, SINGLE, SIZES, "cpu_seconds", 1)
+    seconds = means(lines, SINGLE, sizes, "cpu_seconds", 1)
     drawn = [text("Accuracy by number of labels", 8, 22, "heading")]
     for number, (name, colour) in enumerate(WAYS.values()):
         x, y = (8, 180, 270)[number % 3], 44 + 18 * (number // 3)
         drawn += [straight(f"line{colour}", x, y - 4, x + 20, y - 4), text(name, x + 26, y)]
     lowest = int(min((of for own in accuracy.values() for _, of in own), default=0) // 10 * 10)
     percents, shares, powers = range(lowest, 101, 10), range(0, 101, 20), range(-1, 4)
-    top = Frame((-0.4, len(SIZES) - 0.6), (lowest, 100), 520, 260, left=36, right=8, top=24)
+    top = Frame((-0.4, len(sizes) - 0.6), (lowest, 100), 520, 260, left=36, right=8, top=24)
     left = Frame((-0.6, len(some) - 0.5), (0, 100), 260, 220, left=36, right=4, top=24)
-    right = Frame((-0.6, len(SIZES) - 0.5), (-1.1, 3.2), 260, 220, left=42, right=4, top=24)
+    right = Frame((-0.6, len(sizes) - 0.5), (-1.1, 3.2), 260, 220, left=42, right=4, top=24)
     drawn += [
-        moved(0, 72, *_panel(top, "Mean of five sets, %", SIZES, accuracy, percents, "%")),
+        moved(0, 72, *_panel(top, "Mean of five sets, %", sizes, accuracy, percents, "%")),
         moved(0, 340, *_panel(left, "20 articles of Wikipedia, %", some, unchosen, shares, "%")),
-        moved(260, 340, *_panel(right, "Processor seconds", SIZES, seconds, powers, "s")),
+        moved(260, 340, *_panel(right, "Processor seconds", sizes, seconds, powers, "s")),
     ]
     said = "; ".join(
-        f"{WAYS[side][0]} {', '.join(f'{SIZES[at]}: {of:.1f}' for at, of in own)}"
+        f"{WAYS[side][0]} {', '.join(f'{sizes[at]}: {of:.1f}' for at, of in own)}"
         for side, own in accuracy.items()
     )
     return Picture("few-labels", "Accuracy by number of labels", said, 520, 568, drawn)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from tidybert.errors import DataError, LimitError, param
-from tidybert.files.formats import FileFormats, refuse_file_options
+from tidybert.errors import DataError, LimitError, UsageError, param
+from tidybert.files.formats import TABLE_FLAGS, FileFormats
 from tidybert.files.reading import Reading, ReadOptions, ReadReport
 from tidybert.files.rows import MEMORY, Memory, Problem, TupleNames, count_of
 
@@ -68,7 +68,11 @@ class ExampleReader(Generic[E]):
         options = options or ReadOptions()
         if isinstance(path, Memory):
             report.path, report.memory, report.format = path.name, path, MEMORY
-            refuse_file_options(options, path.name)
+            for each in ("format", "encoding", *TABLE_FLAGS):
+                if getattr(options, each) != getattr(ReadOptions, each):
+                    raise UsageError(
+                        f"{path.name}: {param(each)} is for files, and these data are in memory"
+                    )
         else:
             report.path = str(path)
             self.formats.check(report.path, options.format)

@@ -457,9 +457,9 @@ def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[s
     if chosen := evaluation.metrics.get("num_chosen"):
         value = evaluation.metrics["drawn_at_random"][evaluation.metric]
         notes.append(
-            f"{chosen:,} of these {count:,} examples were chosen to teach a model, so the figures "
-            f"are not those of new texts: {evaluation.metric} of the {count - chosen:,} drawn at "
-            f"random is {value:.4f}"
+            f"{chosen:,} of these {count:,} examples were chosen to teach a model, so they are "
+            f"harder than new texts and the figures read low: {evaluation.metric} of the "
+            f"{count - chosen:,} drawn at random is {value:.4f}"
         )
     if cut:
         notes.append(

@@ -36,6 +36,11 @@ from tidybert.storage.opening import read_bytes
 _TOKEN: Final = "x-tidybert-token"
 _PLACE: Final = b"{{token}}"
 _SHOWN_LINES: Final = 6
+# A page shows progress each second, a log each half minute.
+_PROGRAM: Final = (
+    "from tidybert.cli import progress; progress.LINE_SECONDS = 1.0; "
+    "from tidybert.__main__ import main; main()"
+)
 _PERCENT: Final = re.compile(r"[a-z ]+: (\d+)%, ")
 
 
@@ -50,7 +55,7 @@ class LabelDesk:
     ) -> None:
         self.labelling, self._words = labelling, training_words
         self.token = secrets.token_urlsafe(24)
-        self.program = [sys.executable, "-m", "tidybert"]
+        self.program = [sys.executable, "-c", _PROGRAM]
         self._lines: deque[str] = deque(maxlen=_SHOWN_LINES)
         self._process: subprocess.Popen[str] | None = None
         self._run: Path | None = None
@@ -103,9 +108,11 @@ class LabelDesk:
     def _follow(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
         for line in filter(str.strip, process.stdout):
-            self._lines.append(line.rstrip())
             if found := _PERCENT.match(line):
                 self._share = int(found[1]) / 100
+                if self._lines and _PERCENT.match(self._lines[-1]):
+                    self._lines.pop()
+            self._lines.append(line.rstrip())
 
 
 def label_app(desk: LabelDesk, engine: Engine) -> FastAPI:

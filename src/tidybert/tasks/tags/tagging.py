@@ -31,10 +31,9 @@ from tidybert.data.splits import random_split
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import label_order
-from tidybert.metrics.calibration import fit_temperature
+from tidybert.metrics.calibration import ANSWERS_NONE, fewest_to_show, fit_temperature
 from tidybert.metrics.entity_scores import Entity, TagCounts, TagScores, entities, iob2_tags
 from tidybert.metrics.metric import meanings_of
-from tidybert.metrics.thresholds import ANSWERS_NONE, fewest_to_show
 from tidybert.tasks.answer import Tagged
 from tidybert.tasks.answers import (
     Answers,
