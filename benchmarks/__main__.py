@@ -22,10 +22,12 @@ _NAMES: Final = {
     "Scores": {
         "scores.compare": "compare full_sets int8 padding distill",
         "scores.labels": "small_data label_errors soft_labels",
+        "scores.label_curves": "label_curves",
         "scores.active_learning": "suggested_labels",
         "scores.words": "cloze masked_tokens word_pairs vocabulary",
         "scores.no_labels": "no_labels",
         "scores.topics": "topics",
+        "scores.entities": "entities",
     },
     "tidybert-small": {"small.train": "small_prepare small_train"},
     "Checks": {"fingerprints": "fingerprints", "pack_model": "pack_model"},

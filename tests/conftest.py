@@ -318,9 +318,9 @@ def served(tmp_path_factory: pytest.TempPathFactory, tiny_config: Any) -> dict[s
     from tidybert.checkpoints.metadata import ModelMetadata
     from tidybert.checkpoints.model_directory import save_model_directory
     from tidybert.modeling.heads import BertForPreTraining, CausalLM
-    from tidybert.tasks.choices.multiple_choice import MultipleChoice
     from tidybert.tasks.classification import Classification
     from tidybert.tasks.multi_label import MultiLabelClassification
+    from tidybert.tasks.multiple_choice import MultipleChoice
     from tidybert.tasks.questions.question_answering import QuestionAnswering
     from tidybert.tasks.regression import Regression
     from tidybert.tasks.tags.tagging import Tagging

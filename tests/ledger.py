@@ -178,6 +178,12 @@ class House:
                 len(path.read_text(encoding="utf-8").splitlines())
                 for path in (self.root / "benchmarks").rglob("*.py")
             ),
+            **self.declarations(),
+        }
+
+    def declarations(self) -> dict[str, float]:
+        """The counts of HELD."""
+        return {
             **{name: self.mean(self.declared, flags) for name, flags in FLAGS.items()},
             "input_kind": self.mean(lambda names: self.files_with(set(names)), KINDS),
             "head": self.mean(self.lines_with, HEADS),

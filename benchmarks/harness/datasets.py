@@ -8,7 +8,7 @@ import hashlib
 import lzma
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -205,6 +205,24 @@ def wikipedia_lines(limit: int = 80_000) -> tuple[str, list[str]]:
             return str(corpus), list(islice(filter(None, lines), limit))
     with (TICKETS / "train.csv").open(encoding="utf-8", newline="") as file:
         return "bundled tickets", [row["text"] for row in islice(csv.DictReader(file), limit)]
+
+
+_LONG_PARAGRAPH: Final = 200
+_FEWEST_PARAGRAPHS, _MOST_PARAGRAPHS = 20, 50
+
+
+def article_paragraphs(count: int) -> Iterator[tuple[str, str]]:
+    """Long paragraphs of Wikipedia and the titles of their articles, as benchmarks topics says."""
+    path = data_folder() / "corpus" / "wiki-core-00.txt.xz"
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        # An empty line ends an article.
+        articles = (each.split("\n") for each in file.read().split("\n\n"))
+    long = {
+        title: [one for one in rest if len(one) >= _LONG_PARAGRAPH] for title, *rest in articles
+    }
+    titles = [title for title, found in long.items() if len(found) >= _FEWEST_PARAGRAPHS]
+    for title in sorted(titles, key=share_of)[:count]:
+        yield from ((text, title) for text in long[title][:_MOST_PARAGRAPHS])
 
 
 def mixed_texts() -> tuple[str, list[str]]:

@@ -1,6 +1,8 @@
 """Labels: those that are wrong, and learning from few of them."""
 
 import argparse
+import math
+import os
 import statistics
 import tempfile
 import warnings
@@ -218,8 +220,11 @@ def soft_labels(parser: argparse.ArgumentParser) -> None:
 NUM_TEST: Final = 500
 SETS: Final = (
     "SST-2", "TREC", "BANKING77", "SMS spam", "tickets", "QNLI subset", "MRPC", "QQP subset",
-    "CoNLL-2003",
+    "CoNLL-2003", "20 articles",
 )  # fmt: skip
+ARTICLES: Final = SETS[-1]
+"""Paragraphs of Wikipedia by article: the set on which nothing of tidybert was chosen."""
+ALL: Final = "all"
 TAGGED: Final = ("CoNLL-2003",)
 """The sets whose words are tagged: their score is an F1."""
 _FINE_TUNED: Final = {"head_start": "probe", "validation_fraction": 0.0, "train_batch_size": 32}
@@ -328,10 +333,23 @@ def build(side: str, model: str | Path, train: Sequence[Any], python: str, seed:
     return BertClassifier(start, **given)
 
 
+def examples_of(name: str, part: str) -> list[Any]:
+    """All labelled examples of a part; a third of the articles' paragraphs are for testing."""
+    if name != ARTICLES:
+        return datasets.examples_of(name, part)
+    return [
+        TextExample(text, None, title, row)
+        for row, (text, title) in enumerate(datasets.article_paragraphs(20))
+        if (datasets.share_of(text) < 1 / 3) == (part == "dev")
+    ]
+
+
 def parts(name: str, size: int | str, seed: int) -> tuple[list[Any], list[Any]]:
     """A draw of the training part, and the texts of the test part whose labels it has."""
-    train, test = (datasets.examples_of(name, part) for part in ("train", "dev"))
-    if isinstance(size, int):
+    train, test = (examples_of(name, part) for part in ("train", "dev"))
+    if size == ALL:
+        train = datasets.drawn(train, len(train), seed)
+    elif isinstance(size, int):
         train = datasets.drawn(train, size, seed)
     else:
         train = of_each_class(train, int(size.split()[0]), seed)
@@ -356,7 +374,10 @@ def of_each_class(examples: Sequence[Any], shots: int, seed: int) -> list[Any]:
 
 
 def scored(estimator: Any, train: Sequence[Any], test: Sequence[Any]) -> dict[str, float]:
-    """The accuracy (of tags the F1) on the test examples after learning, and the seconds."""
+    """The accuracy (of tags the F1) on the test examples after learning, and the seconds.
+
+    The processor's are of this process and of those that it waited for.
+    """
 
     def columns(examples: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Texts, rows of two, or words; and labels, or tags."""
@@ -370,21 +391,24 @@ def scored(estimator: Any, train: Sequence[Any], test: Sequence[Any]) -> dict[st
         estimator.fit(*columns(train))
         return float(estimator.score(*columns(test)))
 
+    used = sum(os.times()[:4])
     accuracy, seconds, _ = script.timed(score)
-    return {"accuracy": accuracy, "seconds": round(seconds, 1)}
+    used = sum(os.times()[:4]) - used
+    return {"accuracy": accuracy, "seconds": round(seconds, 1), "cpu_seconds": round(used, 1)}
 
 
 def tables(results: script.Results) -> list[str]:
     """Markdown: a table of the draws by class, and one of those of any class."""
-    by_class = table([line for line in results.lines if not isinstance(line["size"], int)])
-    drawn = table([line for line in results.lines if isinstance(line["size"], int)])
+    by_class = table([line for line in results.lines if "class" in str(line["size"])])
+    drawn = table([line for line in results.lines if "class" not in str(line["size"])])
     return [*by_class, *([""] if by_class and drawn else []), *drawn]
 
 
 def table(lines: Sequence[script.Line]) -> list[str]:
     """The accuracy of each side over the draws, and over the data; fewer draws are noted."""
     rows, sides = [], [side for side in SIDES if any(line["side"] == side for line in lines)]
-    for size in sorted({line["size"] for line in lines}, key=lambda of: int(str(of).split()[0])):
+    sizes = {line["size"] for line in lines}
+    for size in sorted(sizes, key=lambda of: math.inf if of == ALL else int(str(of).split()[0])):
         of_size = [line for line in lines if line["size"] == size]
         # By data and side, the accuracy of each draw.
         found: dict[str, dict[str, dict[int, float]]] = {
@@ -401,7 +425,8 @@ def table(lines: Sequence[script.Line]) -> list[str]:
                 for each in draws.values()
             ]
             rows.append([name, f"{size}", f"{most}", *cells])
-        classified = [draws for name, draws in found.items() if name not in TAGGED]
+        apart = {*TAGGED, ARTICLES}
+        classified = [draws for name, draws in found.items() if name not in apart]
         keys = {
             side: {(at, seed) for at, draws in enumerate(classified) for seed in draws[side]}
             for side in sides
@@ -434,6 +459,7 @@ def small_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--sizes", nargs="+", type=int, default=[], help="texts of a draw")
     parser.add_argument("--shots", nargs="+", type=int, default=[], help="texts of each class")
+    parser.add_argument("--all", action="store_true", help="also the whole training part")
     parser.add_argument("--sides", nargs="+", choices=SIDES, help="default: all that can run")
     parser.add_argument("--setfit", help="the python of an environment that has SetFit")
     script.add_number(parser, "draws", 1)
@@ -444,7 +470,7 @@ def small_data(parser: argparse.ArgumentParser) -> None:
     sides = given.sides or [side for side in SIDES if side != "SetFit" or given.setfit]
     if "SetFit" in sides and not given.setfit:
         parser.error("--sides SetFit needs --setfit, the python of an environment that has it")
-    sizes = [*(f"{shots} a class" for shots in given.shots), *given.sizes]
+    sizes = [*(f"{shots} a class" for shots in given.shots), *given.sizes, *[ALL][: given.all]]
     for size, seed, name in product(sizes, range(1, given.draws + 1), given.data):
         train, test = parts(name, size, seed)
         for side in sides:

@@ -10,10 +10,9 @@ vectors, whose seconds count for it too; texts in no topic count as one more.
 """
 
 import argparse
-import lzma
 import statistics
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -35,8 +34,6 @@ SETS: Final = {
     "40 articles": ("articles", 40),
 }  # fmt: skip
 MODELS: Final = ("minilm", "tidybert-small")
-_LONG: Final = 200
-_FEWEST, _MOST = 20, 50
 _SPEED: Final = "Wikipedia, {:,}"
 
 _BERTOPIC: Final = """
@@ -55,24 +52,13 @@ def labelled_texts(name: str) -> tuple[list[str], list[str]]:
     """The texts of a set, and the class of each."""
     data, classes = SETS[name]
     if data == "articles":
-        rows = list(_articles(classes))
+        rows = list(datasets.article_paragraphs(classes))
     else:
         parts = {"BANKING77": ["dev"], "TREC": ["train"]}.get(data, ["train", "dev"])
         rows = [(one.text, str(one.label)) for p in parts for one in datasets.examples_of(data, p)]
     kept = {*sorted({label for _, label in rows}, key=datasets.share_of)[:classes]}
     texts, labels = zip(*(row for row in rows if row[1] in kept), strict=True)
     return list(texts), list(labels)
-
-
-def _articles(count: int) -> Iterator[tuple[str, str]]:
-    """Paragraphs and the titles of their articles; an empty line ends an article."""
-    path = datasets.data_folder() / "corpus" / "wiki-core-00.txt.xz"
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        articles = (each.split("\n") for each in file.read().split("\n\n"))
-    long = {title: [one for one in rest if len(one) >= _LONG] for title, *rest in articles}
-    titles = [title for title, found in long.items() if len(found) >= _FEWEST]
-    for title in sorted(titles, key=datasets.share_of)[:count]:
-        yield from ((text, title) for text in long[title][:_MOST])
 
 
 def measured(name: str, model: str, bertopic: str | None) -> dict[str, Any]:

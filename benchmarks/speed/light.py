@@ -28,9 +28,9 @@ from tidybert.errors import TidyBertError
 from tidybert.export.onnx_export import export_onnx
 from tidybert.inference.predictor import Predictor
 from tidybert.system.cores import use_threads
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tasks.tags.tagging import Tagging

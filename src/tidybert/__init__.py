@@ -48,7 +48,7 @@ _NAMES: Final = {
         "BertModel",
     ),
     "tidybert.search.index": ("Index",),
-    "tidybert.tasks.choices.choice_files": ("ChoiceExample",),
+    "tidybert.tasks.multiple_choice": ("ChoiceExample",),
     "tidybert.tasks.labelled_examples": ("load_data",),
     "tidybert.tasks.questions.question_files": ("QuestionExample",),
     "tidybert.tasks.tags.tag_files": ("TaggedExample",),

@@ -29,7 +29,7 @@ from tidybert.modeling import BertForSequenceClassification as BertForSequenceCl
 from tidybert.modeling import BertForTokenClassification as BertForTokenClassification
 from tidybert.modeling import BertModel as BertModel
 from tidybert.search.index import Index as Index
-from tidybert.tasks.choices.choice_files import ChoiceExample as ChoiceExample
+from tidybert.tasks.multiple_choice import ChoiceExample as ChoiceExample
 from tidybert.tasks.labelled_examples import load_data as load_data
 from tidybert.tasks.questions.question_files import QuestionExample as QuestionExample
 from tidybert.tasks.tags.tag_files import TaggedExample as TaggedExample

@@ -84,16 +84,19 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+_WHOLE: Final = "tidybert (tidybert-light alone only answers)"
 _OF_THE_WHOLE: Final = {
-    "torch": "PyTorch",
-    "safetensors": "safetensors",
-    "pyarrow": "PyArrow (Parquet, Arrow)",
-    "sklearn": "scikit-learn",
-    "jinja2": "Jinja (reports, cards, pages)",
-    "markupsafe": "Jinja (reports, cards, pages)",
-    "python_calamine": "python-calamine (sheets)",
-    "xlsxwriter": "XlsxWriter (sheets)",
+    "torch": ("PyTorch", _WHOLE),
+    "safetensors": ("safetensors", _WHOLE),
+    "sklearn": ("scikit-learn", _WHOLE),
+    "scipy": ("SciPy", _WHOLE),
+    "pyarrow": ("PyArrow (Parquet, Arrow)", "pyarrow"),
+    "jinja2": ("Jinja (reports, cards, pages)", "jinja2"),
+    "markupsafe": ("Jinja (reports, cards, pages)", "jinja2"),
+    "python_calamine": ("python-calamine (sheets)", "python-calamine"),
+    "xlsxwriter": ("XlsxWriter (sheets)", "XlsxWriter"),
 }
+"""By package: its name, and what pip installs for it."""
 
 
 def has_package(name: str) -> bool:
@@ -106,10 +109,14 @@ def missing_package(error: BaseException) -> "UsageError | None":
     name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if name not in _OF_THE_WHOLE:
         return None
-    return UsageError(
-        f"this needs {_OF_THE_WHOLE[name]}, which is not installed: pip install tidybert (tidybert-"
-        "light alone only answers)"
-    )
+    package, installed = _OF_THE_WHOLE[name]
+    return UsageError(f"this needs {package}, which is not installed: pip install {installed}")
+
+
+def require_package(name: str) -> None:
+    """Raise what ``missing_package`` says of a package that is not installed."""
+    if not has_package(name):
+        raise missing_package(ModuleNotFoundError(name=name)) or UsageError(f"no package {name}")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -3,15 +3,17 @@
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.reporting.trees import checked
 
 from benchmarks.harness import datasets, script
 from benchmarks.harness.script import Results
-from benchmarks.scores import active_learning, labels
+from benchmarks.scores import active_learning, label_curves, labels
 from tidybert.checking import label_check as out_of_fold
 from tidybert.files.text_examples import TextExample
 from tidybert.modeling.kernels.linear import has_bfloat16_products, largest_weight
@@ -75,6 +77,67 @@ def test_a_mean_compares_the_same_data_and_draws() -> None:
     assert len(labels.table(tags)) == 3
     fewer = labels.table([*vectors, only, other, draw("SST-2", 1, "SetFit", 0.2)])
     assert fewer[-1] == "| mean of 2 | 8 a class |  | 35.0 | 30.0 (1) |"
+
+
+def test_a_third_of_the_articles_paragraphs_are_for_testing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [(f"paragraph {n}", f"article {n % 4}") for n in range(60)]
+    monkeypatch.setattr(datasets, "article_paragraphs", lambda count: rows[: 60 * (count == 20)])
+
+    train, test = labels.parts(labels.ARTICLES, labels.ALL, 1)
+
+    assert {(one.text, one.label) for one in [*train, *test]} == {*rows}
+    assert len(train) + len(test) == 60
+    assert 10 <= len(test) <= 30
+    assert all(datasets.share_of(one.text) < 1 / 3 for one in test)
+    again = labels.parts(labels.ARTICLES, labels.ALL, 2)[0]
+    assert train != again
+    assert sorted(train, key=lambda one: one.row) == sorted(again, key=lambda one: one.row)
+
+
+def test_curves_need_all_five_sets_and_take_whole_sets_from_full_sets(
+    run_script: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lines(side: str, size: object, data: Sequence[str], scores: Sequence[float]) -> Any:
+        keys = product(data, enumerate(scores, 1))
+        return [
+            {"data": name, "size": size, "side": side, "seed": seed, "accuracy": score,
+             "cpu_seconds": 10.0}
+            for name, (seed, score) in keys
+        ]  # fmt: skip
+
+    sets = label_curves.SINGLE
+    small = [
+        *lines("default", 50, sets, [0.5, 0.7]),
+        # A draw more of one set counts no more than its others.
+        *lines("default", 100, sets, [0.6]), *lines("default", 100, sets[:1], [0.6, 0.9, 0.9]),
+        *lines("SetFit", 50, sets[1:], [0.9]), *lines("default", "all", sets[:2], [1.0]),
+        *lines("TF-IDF", 300, [labels.ARTICLES], [0.25]),
+    ]  # fmt: skip
+    full = [
+        {"task": name, "side": side, "seed": 1, "metrics": {"accuracy": score}}
+        for name in [*sets[2:], "MRPC"]
+        for side, score in (("tidybert-small", 0.5), ("minilm", 0.0))
+    ]
+    files = {name: tmp_path / f"{name}.jsonl" for name in ("small", "full")}
+    for path, found in zip(files.values(), (small, full), strict=True):
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in found))
+    out = tmp_path / "curves.svg"
+
+    flags = ["--small", files["small"], "--full", files["full"], "--out", out]
+    assert run_script("label_curves", *flags) == 0
+
+    root = checked(out.read_text())
+    titles = [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}title")][1:]
+    assert [each for each in titles if each.endswith("%")] == [
+        "tidybert's default, 50: 60.0 %", "tidybert's default, 100: 63.0 %",
+        "tidybert's default, all: 70.0 %", "TF-IDF + logistic regression, 300: 25.0 %",
+    ]  # fmt: skip
+    assert "SetFit, 50: 10.0 s" in titles
+    said = capsys.readouterr().out
+    assert "tidybert's default: 8 a class, 300, 1000;" in said
+    assert "SetFit: 8 a class, 50, 100, 300, 1000, all;" in said
 
 
 @pytest.mark.usefixtures("toy_data")

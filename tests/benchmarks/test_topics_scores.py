@@ -16,8 +16,8 @@ def test_articles_are_long_paragraphs_of_those_with_the_least_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDYBERT_DATA", str(tmp_path))
-    monkeypatch.setattr(topics, "_FEWEST", 2)
-    monkeypatch.setattr(topics, "_MOST", 2)
+    monkeypatch.setattr(datasets, "_FEWEST_PARAGRAPHS", 2)
+    monkeypatch.setattr(datasets, "_MOST_PARAGRAPHS", 2)
     long = ["a" * 200, "b" * 300, "c" * 250]
     parts = {"One": [*long, "short"], "Two": [long[0], "short"], "Three": long[1:]}
     (tmp_path / "corpus").mkdir()
@@ -25,8 +25,8 @@ def test_articles_are_long_paragraphs_of_those_with_the_least_hash(
     (tmp_path / "corpus" / "wiki-core-00.txt.xz").write_bytes(lzma.compress(text.encode()))
     first = min(["One", "Three"], key=datasets.share_of)
 
-    assert list(topics._articles(1)) == [(one, first) for one in (parts[first][:2])]
-    assert {title for _, title in topics._articles(5)} == {"One", "Three"}
+    assert list(datasets.article_paragraphs(1)) == [(one, first) for one in (parts[first][:2])]
+    assert {title for _, title in datasets.article_paragraphs(5)} == {"One", "Three"}
 
 
 def test_both_sides_have_a_row_a_set_and_their_means(

@@ -8,7 +8,7 @@ import pytest
 
 from tidybert.checking import check_examples
 from tidybert.checking import label_check as out_of_fold
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import DataError
 from tidybert.files.text_examples import TextExample
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.regression import Regression
@@ -19,20 +19,15 @@ TASK = Classification(["animal", "colour"])
 def test_equal_arguments_give_equal_findings(tiny_model: Path, toy_examples, monkeypatch) -> None:
     monkeypatch.setattr(out_of_fold, "FOLDS", 2)
     train, dev = toy_examples(40), toy_examples(9, seed=1)
-    pool = toy_examples(30, seed=2)
 
     def check() -> str:
-        found = check_examples(
-            TASK, tiny_model, train, dev, pool=pool, suggest=4, max_seq_length=16
-        )
+        found = check_examples(TASK, tiny_model, train, dev, max_seq_length=16)
         return json.dumps(found.contents(data="a.csv", dev="b.csv", model="tiny"))
 
     first = check()
     contents = json.loads(first)
 
     assert check() == first
-    assert len(contents["suggestions"]) == 4
-    assert {*contents["passed_over"]} == {"labelled", "repeated"}
     assert contents["report"]["num_train"] == 40
     assert contents["labels"]["agreement"] > 0
 
@@ -55,8 +50,6 @@ def test_scores_get_the_checks_and_leaks_alone(tiny_model: Path, toy_examples) -
     assert found.labels is found.contradicting is None
     assert found.leaked is not None
     assert found.leaked[0]["texts"][1]["text"] == train[0].text
-    with pytest.raises(UsageError, match="unlabelled is for classify, not for regress yet"):
-        check_examples(Regression(), tiny_model, train, pool=dev, max_seq_length=16)
 
 
 def test_pairs_are_checked_and_single_texts_beside_them_refused(
@@ -80,15 +73,12 @@ def test_equal_texts_get_the_other_checks_and_name_their_classes(
 ) -> None:
     train = [TextExample(text, None, "ab"[at % 2], at) for at in range(2, 12)]
 
-    found = check_examples(
-        Classification(["a", "b"]), tiny_model, train, pool=train, max_seq_length=16
-    )
+    found = check_examples(Classification(["a", "b"]), tiny_model, train, max_seq_length=16)
 
     assert found.labels is None
     assert found.not_looked_for == "wrong labels: all texts are equal, so no class is judged: a, b"
     assert found.contradicting is not None
     assert [one["label"] for one in found.contradicting[0]["texts"]] == ["a", "b"]
-    assert found.suggestions == []
     assert any("contradictory labels" in each for each in found.report.warnings)
 
 

@@ -1,4 +1,4 @@
-"""The findings of a check: a wrong label, contradicting copies, leaks, and what to label."""
+"""The findings of a check: a wrong label, contradicting copies and leaks."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,6 @@ from tidybert.checking.label_check import (
     duplicate_findings,
     label_findings,
     label_probabilities,
-    suggestions,
 )
 from tidybert.data.checks import TrainingData
 from tidybert.data.features import Features
@@ -69,7 +68,7 @@ def test_copies_under_two_labels_and_in_dev_are_found_once() -> None:
     vectors = np.random.default_rng(0).normal(size=(60, 32)).astype(np.float32)
     vectors[1] = vectors[3] = vectors[5] = vectors[0]
     dev = np.stack([vectors[7], -vectors[7]])
-    alike = Vectors(vectors, dev, dev[:0]).directions()
+    alike = Vectors(vectors, dev).directions()
 
     found = duplicate_findings(Classification(CLASSES), data_of(labels, ["b", "b"]), alike)
 
@@ -85,37 +84,13 @@ def test_sets_of_labels_are_compared_as_sets() -> None:
     sets = [("x", "y"), ("y", "x"), ("x",)]
     examples = [TextExample(f"{at}", None, None, at, each) for at, each in enumerate(sets, 2)]
     data = TrainingData(examples, None, [], [], 8)
-    alike = Vectors(*[np.ones((3, 2), np.float32) / np.sqrt(2, dtype=np.float32)] * 3)
+    alike = Vectors(*[np.ones((3, 2), np.float32) / np.sqrt(2, dtype=np.float32)] * 2)
 
     found = duplicate_findings(MultiLabelClassification(["x", "y"]), data, alike)
 
     (pair,) = found["contradicting"]
     assert sorted(one["label"] for one in pair["texts"]) == ["x", "x, y"]
     assert found["leaked"] is None
-
-
-def test_only_new_texts_are_suggested_once(clusters) -> None:
-    labels, vectors = clusters
-    data = data_of(labels)
-    pool = [
-        TextExample(text, None, None, row)
-        for row, text in enumerate(["train 4", "sure", "close", "close"], 1)
-    ]
-    between = (vectors[::2].mean(0) + vectors[1::2].mean(0)) / 2
-    all_vectors = Vectors(
-        vectors, vectors[:0], np.stack([vectors[4], vectors[::2].mean(0), between, between])
-    )
-
-    found, counted = suggestions(Classification(["a", "b"]), data, all_vectors, pool, 5)
-
-    assert [one["row"] for one in found] == [3, 2]
-    assert sorted(found[0]["likeliest"]) == ["a", "b"]
-    assert found[0]["margin"] < found[1]["margin"]
-    assert suggestions(Classification(["a", "b"]), data, all_vectors, pool[:1], 5)[0] == []
-    assert counted == {"labelled": 1, "repeated": 1}
-    task = Classification(["a", "b"])
-    at_random, _ = suggestions(task, data, all_vectors, pool, 5, at_random=True)
-    assert [one["drawn"] for one in at_random] == ["random", "random"]
 
 
 class Fixed:
@@ -138,7 +113,7 @@ def test_the_windows_of_a_text_share_a_vector_and_those_of_a_pair_are_compared()
     # The third features are of the second text of the one pair.
     assert fixed_vectors((0, 0, 1), 1) == [[2, 1, 5, 5]]
     both = np.array([[2, 1, 5, 5]], dtype=np.float32)
-    compared = Vectors(both, both[:0], both[:0], of_pairs=True).compared()
+    compared = Vectors(both, both[:0], of_pairs=True).compared()
     assert compared.train.tolist() == [[3, 4, 10, 5]]
     assert compared.dev.shape == (0, 4)
 

@@ -16,8 +16,7 @@ from tidybert.tasks.answer import (
     Tagged,
     TaskAnswer,
 )
-from tidybert.tasks.choices.choice_files import ChoiceExample
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
+from tidybert.tasks.multiple_choice import ChoiceExample, MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tasks.tags.tag_files import TaggedExample

@@ -23,28 +23,19 @@ def test_what_a_check_writes_corrects_the_labels_of_a_training(
     tiny_model: Path, toy_file: Callable[..., Path], tmp_path: Path, capsys
 ) -> None:
     train, dev, out = toy_file("a.csv", 40), toy_file("b.csv", 9, seed=1), tmp_path / "out"
-    pool = tmp_path / "pool.txt"
-    pool.write_text("the old cat\nthe red dog\nthe old cat\n")
     given = ["check", str(train), "--model", str(tiny_model), *SHORT]
 
-    assert shell([*given, "--dev", str(dev), "--unlabelled", str(pool), "--out", str(out)]) == 0
+    assert shell([*given, "--dev", str(dev), "--out", str(out)]) == 0
 
     printed, notes = capsys.readouterr()
     assert "40 examples to train, 9 to evaluate" in printed
     assert "labels that may be wrong" in printed
-    assert "texts to label next: 2" in printed
-    assert "not suggested: 0 with a label in FILE, 1 repeated" in printed
     assert max(map(len, printed.splitlines())) <= 80
     assert "seconds a thousand" in notes
     assert (out / "check.html").is_file()
     assert f"--dev {dev} --corrections {out}/corrections.csv" in notes
     assert shell([*given, "--out", str(out)]) == 2
-    assert shell([*given, "--suggest", "3"]) == 2
-    assert shell([*given, "--at-random"]) == 2
-    refused = capsys.readouterr().err
-    assert "--at-random needs --unlabelled" in refused
-    assert "is there already" in refused
-    assert "--suggest needs --unlabelled" in refused
+    assert "is there already" in capsys.readouterr().err
 
     path = out / "corrections.csv"
     with path.open(newline="", encoding="utf-8") as file:

@@ -1,5 +1,6 @@
 """``tidybert label``: the command, and that a kill at any key loses no answer."""
 
+import csv
 import random
 import re
 import signal
@@ -15,6 +16,7 @@ pytest.importorskip("fastapi")
 import httpx
 
 from tidybert.cli.main import run
+from tidybert.files.reading import ReadReport
 from tidybert.files.text_files import read_examples
 
 TEXTS = [f"text number {number}, which is {'long ' * (number % 5 * 300)}" for number in range(40)]
@@ -88,6 +90,11 @@ def test_a_kill_at_any_key_loses_no_answer(tmp_path: Path, begin: Any, served: A
         ([], "give one of --out labels.csv and --corrections"),
         (["--out", "labels.xlsx"], "ends in .csv"),
         (["--corrections", "c.csv", "--labels", "a"], "--labels does not go with --corrections"),
+        (
+            ["tag", "--out", "labels.csv", "--multi-label"],
+            "--multi-label does not go with the task",
+        ),
+        (["answer", "--out", "labels.csv"], "expected classify or tag"),
         (["--out", "labels.csv"], "holds no example"),
     ],
 )
@@ -112,3 +119,65 @@ def test_corrections_of_a_check_are_opened(tmp_path: Path, begin: Any) -> None:
     command.send_signal(signal.SIGTERM)
     assert command.wait() == 0
     assert (tmp_path / "c.csv").read_text().splitlines()[1] == "2,no,yes,yes,fine"
+
+
+def test_labels_that_are_there_begin_and_a_spreadsheet_fills_in_the_next(
+    tmp_path: Path, monkeypatch: Any, capsys: Any, begin: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("texts.txt").write_text("".join(f"the red cat {number}\n" for number in range(30)))
+    Path("old.csv").write_text(
+        "text,label\nthe red cat 3,a\na blue dog,b\nan old dog,b\nthe cat was,a\n"
+    )
+    words = ["label", "texts.txt", "--out", "labels.csv"]
+    suggest = [*words, "--labelled", "old.csv", "--suggest"]
+
+    assert run([*suggest, "10"]) == 0
+
+    notes = capsys.readouterr().err
+    assert "4 labels of old.csv are in labels.csv now" in notes
+    assert "10 texts to label in labels.csv: fill in the column label" in notes
+    assert run([*suggest, "5"]) == 0
+    assert "0 labels of old.csv" in capsys.readouterr().err
+    with Path("labels.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    asked = [row for row in rows if row["label_status"] == "asked"]
+    # Each once, none that has a label, and every fifth at random.
+    assert len({row["text"] for row in asked} - {"the red cat 3"}) == len(asked) == 15
+    assert [row["drawn"] for row in asked] == ["chosen", "chosen", "chosen", "chosen", "random"] * 3
+    # A person fills one in.
+    content = Path("labels.csv").read_text(encoding="utf-8-sig")
+    Path("labels.csv").write_text(
+        content.replace(f"{asked[0]['text']},,", f"{asked[0]['text']},b,")
+    )
+    report = ReadReport()
+    found = list(read_examples("labels.csv", None, need_label=True, report=report))
+    assert [one.label for one in found] == ["a", "b", "b", "a", "b"]
+    assert "texts without a label left out: 14 not labelled yet" in report.notes
+    # The page asks the others first, as they were drawn.
+    command = begin(*words, "--port", "0", "--no-browser", stderr=subprocess.PIPE, cwd=tmp_path)
+    view = Client(command).post("view")
+    assert (view["labelled"], view["left"]) == (5, 28)
+    assert view["item"]["texts"] == [asked[1]["text"]]
+    assert view["said"] == ""
+    command.send_signal(signal.SIGTERM)
+    assert command.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "words", "said"),
+    [
+        ("text_a,text_b,label\na,b,c\n", [], "old.csv:2: pairs and single texts do not mix"),
+        ('text,label\na,"[""x,y""]"\n', ["--multi-label"], "old.csv:2: a comma separates labels"),
+        ("text,label\na,b\n", ["tag"], "--labelled does not go with the task tag"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(
+    old: str, words: list[str], said: str, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("texts.txt").write_text("a cat\na dog\n")
+    Path("old.csv").write_text(old)
+    given = ["label", "texts.txt", *words, "--out", "labels.csv", "--labelled", "old.csv"]
+    assert run([*given, "--suggest", "1"]) in (1, 2)
+    assert said in capsys.readouterr().err

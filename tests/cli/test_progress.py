@@ -55,6 +55,20 @@ def test_steps_that_are_nearly_as_long_as_the_pause_are_no_silence(
     assert "at work" not in lines[0]
 
 
+def test_a_stage_after_the_texts_is_counted_anew(clock, capsys) -> None:
+    clock(0, 10, 20, 60, 90)
+    with shown_texts("indexing", 100) as reporter:
+        reporter.advance(0)
+        reporter.advance(100)
+        telling = reporter.of_stage("counting words", 100)
+        telling.advance(40)
+        telling.advance(80)
+    assert capsys.readouterr().err.splitlines() == [
+        "indexing: 40%, counting words, 1:00 left",
+        "indexing: 80%, counting words, 0:18 left",
+    ]
+
+
 def test_quiet_shows_no_progress(clock, capsys) -> None:
     choose_notes(quiet=True, verbose=False)
     with shown_progress("training") as show:

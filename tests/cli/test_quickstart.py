@@ -7,8 +7,8 @@ import shlex
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from tidybert.cli import progress
 from tidybert.cli.commands import quickstart
 from tidybert.cli.main import run
 from tidybert.configuration import BertConfig
+from tidybert.system.terminal import Pace
 
 
 @pytest.fixture(scope="module")
@@ -148,18 +149,15 @@ def test_json_is_one_object_and_one_that_was_stopped_ends_with_the_same(
     assert right / 154 == pytest.approx(whole["accuracy"])
     assert json.loads(Path("my model/arguments.json").read_text())["seed"] == 7
 
-    @contextmanager
-    def stopping(_title: str) -> Iterator[Callable[..., None]]:
+    class Stopping(Pace):
         """A bar that presses Ctrl-C at step 20."""
 
-        def show(done: int, *_: object) -> None:
+        def __call__(self, done: int, *_: object) -> None:
             if done == 20 * quickstart.TRAIN_BATCH_SIZE:
                 signal.raise_signal(signal.SIGINT)
 
-        yield show
-
     with monkeypatch.context() as patch:
-        patch.setattr(progress, "shown_progress", stopping)
+        patch.setattr(progress, "shown_progress", lambda _title: nullcontext(Stopping(print, 0)))
         assert run(["quickstart", "--seed", "7", "--out", "stopped"]) == 130
     assert "--resume" in capsys.readouterr().err
     assert run(["quickstart", "--out", "stopped"]) == 2

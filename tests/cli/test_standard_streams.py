@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidybert.cli.standard_streams import LastingStderr
+from tidybert.cli.main import LastingStderr
 
 
 def shell(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -43,7 +43,7 @@ def test_no_state_of_a_stream_shows_a_traceback(script: str, status: int, words:
 def test_no_file_takes_the_number_of_a_closed_stream(tmp_path: Path) -> None:
     path = tmp_path / "file"
     program = (
-        "import os; from tidybert.cli.standard_streams import prepare_streams; prepare_streams(); "
+        "import os; from tidybert.cli.main import prepare_streams; prepare_streams(); "
         f"file = open({str(path)!r}, 'w'); os.write(1, b'lost'); print('lost'); print('lost', "
         "file=__import__('sys').stderr); file.write(str(file.fileno()))"
     )

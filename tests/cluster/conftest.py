@@ -9,7 +9,7 @@ import pytest
 from tidybert.cluster.file_job import JobReport
 from tidybert.cluster.input_files import InputFile, this_version
 from tidybert.cluster.ray_engine import FileWorker
-from tidybert.inference.file_jobs import FileJob
+from tidybert.inference.text_jobs import FileJob
 
 
 @pytest.fixture

@@ -231,9 +231,9 @@ def count_finetuning(name: str) -> dict[str, Any]:
     """One part of a step of fine-tuning three layers of base with dropout."""
     from tidybert.data.batching import collate
     from tidybert.data.features import Features
-    from tidybert.tasks.choices.multiple_choice import MultipleChoice
     from tidybert.tasks.classification import Classification
     from tidybert.tasks.multi_label import MultiLabelClassification
+    from tidybert.tasks.multiple_choice import MultipleChoice
     from tidybert.tasks.questions.question_answering import QuestionAnswering
     from tidybert.tasks.regression import Regression
     from tidybert.tasks.tags.tagging import Tagging, WordPlaces

@@ -197,6 +197,9 @@ def write_samples() -> None:
     text, span = "Zoë lives in Rome.", {"start": 13, "end": 17, "label": "LOC"}
     lines = [json.dumps({"text": f"{text} {n}", "entities": [span]}) for n in range(EXAMPLES)]
     Path("spans.jsonl").write_text("\n".join(lines))
+    marks = '"[{{""start"": 13, ""end"": 17, ""label"": ""LOC""}}]"'
+    columns = "text,label,label_status,drawn,row,by,at"
+    table("entities.csv", f"{text} {{n}},{marks},labelled,random,{{n}},,", columns)
     choices_and_label_sets(table)
     documents = [
         f"Article {n}. Mr smith is late.\nIt is a long text {n}. No." for n in range(EXAMPLES)

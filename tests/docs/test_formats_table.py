@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tidybert.files.formats import FileFormats
 from tidybert.files.text_files import FORMATS as TEXTS
-from tidybert.tasks.choices.choice_files import FORMATS as CHOICES
+from tidybert.tasks.multiple_choice import FORMATS as CHOICES
 from tidybert.tasks.questions.question_files import FORMATS as QUESTIONS
 from tidybert.tasks.tags.tag_files import FORMATS as TAGS
 

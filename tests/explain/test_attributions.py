@@ -17,8 +17,8 @@ from tidybert.configuration import BertConfig
 from tidybert.data.batching import collate
 from tidybert.errors import DataError, UsageError, WeightsError
 from tidybert.modeling.encoder import LowerStates
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tasks.tags.tagging import Tagging

@@ -18,20 +18,23 @@ SECONDS: Final[dict[str, Any]] = {
 
 def answers(model: str | Path, **options: Any) -> list[Any]:
     """Those of the head that a directory has."""
-    from tidybert.checkpoints.model_directory import ModelDirectory
     from tidybert.inference.embedding import Embedder
+    from tidybert.inference.loading import OpenedModel
     from tidybert.inference.predictor import Predictor
     from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
 
-    metadata = ModelDirectory(model).metadata
-    if metadata is None:
-        return Embedder(model, **options).embed(TEXTS).tolist()
-    if metadata.task == "pretrain":
-        masked = [f"{text} [MASK] the [MASK]" for text in TEXTS]
-        filled = MaskFiller(model, **options).fill(masked)
-        return filled + NextSentencePredictor(model, **options).predict(TEXTS, TEXTS[::-1])
-    opened = Predictor[Any](model, **options)
-    return [*opened.predict(TEXTS, SECONDS.get(metadata.task)), opened.facts()["precision"]]
+    opened = OpenedModel(model, **options)
+    if opened.is_finished:
+        predictor = Predictor[Any](model, **options)
+        seconds = SECONDS.get(predictor.task.name)
+        return [*predictor.predict(TEXTS, seconds), predictor.facts()["precision"]]
+    found: list[Any] = []
+    if opened.head("BertForMaskedLM") is not None:
+        masked = [f"{text} {opened.tokenizer.mask_token} the" for text in TEXTS]
+        found = MaskFiller(model, **options).fill(masked)
+    if opened.head("BertForNextSentencePrediction") is not None:
+        found += NextSentencePredictor(model, **options).predict(TEXTS, TEXTS[::-1])
+    return found or Embedder(model, **options).embed(TEXTS).tolist()
 
 
 def shown(*words: Any) -> str:

@@ -17,8 +17,8 @@ from tidybert.configuration import BertConfig
 from tidybert.export.onnx_export import Exported, export_onnx
 from tidybert.modeling import heads
 from tidybert.modeling.bert import BertModel
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
+from tidybert.tasks.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tasks.tags.tagging import Tagging
@@ -33,6 +33,7 @@ TASKS = {
     "regress": Regression(activation=SIGMOID),
     "embed": SentenceVectors(query_prompt="the ", document_prompt="a ", normalize=True),
 }
+INT8 = ("classify", "tag", "answer", "embed")
 FORM = SentenceForm(
     dense=(Dense(torch.eye(16)[:12] * 2, torch.ones(12), "torch.nn.modules.activation.Tanh"),),
     normalize=True,
@@ -83,14 +84,14 @@ def made(
 def exported(
     made: Callable[[str], tuple[ModelDirectory, Any]], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str], tuple[Any, Exported]]:
-    """The model of a name, and its export; that of classify has int8 too."""
+    """The model of a name, and its export; those of INT8 have int8 too."""
     kept: dict[str, tuple[Any, Exported]] = {}
 
     def export(name: str) -> tuple[Any, Exported]:
         if name not in kept:
             directory, model = made(name)
             out = tmp_path_factory.mktemp("exports") / name
-            kept[name] = model, export_onnx(directory, out, int8=name == "classify")
+            kept[name] = model, export_onnx(directory, out, int8=name in INT8)
         return kept[name]
 
     return export

@@ -222,10 +222,10 @@ def inputs(
     line = ["build-corpus", str(folder / "text.txt"), "--vocab", str(tiny_model)]
     done = server.run([*line, "--held-out", "0.2", "--out", str(folder / "corpus")], folder)
     assert done.status == 0, done.messages
-    for name, file, *deleted in (("ids", "ids.csv"), ("dead", "ids.csv", "n3,n8")):
+    for name, more, *deleted in (("ids", []), ("dead", [], "n3,n8"), ("wordless", ["--no-words"])):
         out = ["--out", str(folder / name)]
-        words = ["index", str(tiny_model), str(folder / file), "--id", "id"]
-        assert server.run([*words, "--max-seq-length", "16", *out], folder).status == 0
+        line = ["index", str(tiny_model), str(folder / "ids.csv"), "--id", "id"]
+        assert server.run([*line, *more, "--max-seq-length", "16", *out], folder).status == 0
         for ids in deleted:
             assert server.run(["index", "--delete", ids, *out], folder).status == 0
     return folder
@@ -256,6 +256,8 @@ def trial(
         "index": ("index", ["index", model, dev, "--max-seq-length", "16", "--dtype", "int8"]),
         "replace": ("ids", ["index", model, str(inputs / "new.csv"), "--id", "id", "--replace",
                             "--max-seq-length", "16"]),
+        "words": ("wordless", ["index", model, str(inputs / "ids.csv"), "--id", "id", "--words",
+                               "--max-seq-length", "16"]),
         "delete": ("ids", ["index", "--delete", "n1,n5,n15"]),
         "compact": ("dead", ["index", "--compact"]),
         "mine": ("hard.jsonl", ["mine", model, "--queries", str(inputs / "pairs.csv"),
@@ -274,7 +276,7 @@ def trial(
             out, words = lines[name]
             flag = {"evaluate": ["--report"], "save": [], "convert": []}.get(name, ["--out"])
             folder = tmp_path_factory.mktemp(name)
-            begun = inputs / out if out in ("ids", "dead") else None
+            begun = inputs / out if out in ("ids", "dead", "wordless") else None
             made[name] = Trial(
                 name, server, lambda target: [*words, *flag, str(target)], folder, out, begun
             ).learn()

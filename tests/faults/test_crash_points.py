@@ -22,6 +22,7 @@ COMMANDS = (
     "embed",
     "index",
     "replace",
+    "words",
     "delete",
     "compact",
     "mine",

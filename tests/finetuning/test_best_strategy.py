@@ -19,9 +19,9 @@ from tidybert.finetuning import head_start as contrastive
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.finetuning.run_finetuning import with_best_strategy
 from tidybert.finetuning.training_examples import TrainingExamples
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tasks.tags.tagging import Tagging

@@ -11,10 +11,9 @@ import pytest
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.train import collapsed_to
-from tidybert.tasks.choices.choice_files import ChoiceExample
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.multiple_choice import ChoiceExample, MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_files import QuestionExample
 from tidybert.tasks.regression import Regression

@@ -1,6 +1,7 @@
 """Contrastive training: its groups, its loss, and an encoder that tells classes apart after it."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,10 +9,12 @@ import torch
 
 from tidybert.data.features import Features
 from tidybert.errors import UsageError
+from tidybert.finetuning import head_start
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.head_start import draw_groups, group_loss
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.regression import Regression
+from tidybert.training.linear_probe import PENALTIES, LinearProbe, fit_probe
 
 Toy = Callable[..., FinetunedModel]
 
@@ -68,6 +71,23 @@ def test_afterwards_a_probe_alone_answers_better(toy: Toy) -> None:
     assert "80 groups of up to 16: loss " in told
     words = after.model.state_dict()["bert.embeddings.word_embeddings.weight"]
     assert len(words) == after.config.vocab_size
+
+
+def test_the_probe_afterwards_has_no_small_penalty(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folds say nothing of new texts there, because the encoder has learned from them."""
+    penalties = []
+
+    def fitted(*given: Any) -> LinearProbe:
+        penalties.append(fit_probe(*given).penalty)
+        return fit_probe(*given)
+
+    monkeypatch.setattr(head_start, "fit_probe", fitted)
+    for start in ("probe", "contrastive"):
+        toy(head_start=start, num_train_epochs=0, learning_rate=0.01)
+
+    assert penalties[0] < min(PENALTIES[:3]) == penalties[-1]
 
 
 def test_a_task_without_classes_is_refused(toy: Toy) -> None:

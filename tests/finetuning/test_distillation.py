@@ -23,9 +23,9 @@ from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.architectures import encoder_of
 from tidybert.system.reporter import Reporter
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tasks.tags.tag_files import TaggedExample

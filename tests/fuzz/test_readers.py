@@ -30,7 +30,7 @@ from tidybert.inference.predictor import Predictor
 from tidybert.reporting.pretraining_curves import curves_picture
 from tidybert.reporting.training_history import read_training_history
 from tidybert.storage.json_objects import json_checksum, plain_json
-from tidybert.tasks.choices.choice_files import read_choices
+from tidybert.tasks.multiple_choice import read_choices
 from tidybert.tasks.questions.question_files import read_questions
 from tidybert.tasks.tags.tag_files import read_tagged
 from tidybert.tokenization import BertTokenizer, Vocabulary

@@ -22,9 +22,9 @@ from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import run_features
 from tidybert.inference.predictor import Predictor
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.regression import Regression
 from tidybert.tasks.tags.tagging import Tagging

@@ -12,8 +12,8 @@ import pytest
 from tidybert.errors import DataError
 from tidybert.inference.predictor import AnswerList, Predictor, examples_of
 from tidybert.system.terminal import Pace
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
+from tidybert.tasks.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.tags.tagging import Tagging
 from tidybert.tasks.task import AnyTask

@@ -240,6 +240,18 @@ def test_columns_without_a_header_are_numbers(tmp_path: Path, capsys: Any) -> No
         {"0": "1", "1": "[EMAIL]"},
         {"0": "2", "1": "c"},
     ]
+    status, out, err = redacted(capsys, given, "--patterns", "email", "--text", 5)
+    assert status == 2
+    assert "there is no such column" in err
+    for content, said in (
+        ("a@b.org,a@b.org,x\n", "columns 0 and 1, counted from 0, have one name"),
+        ('"a@b.org\n', "a quote is never closed"),
+    ):
+        (tmp_path / "bad.csv").write_text(content)
+        status, out, err = redacted(capsys, tmp_path / "bad.csv", "--patterns", "email")
+        assert status != 0
+        assert said in " ".join(err.split())
+        assert "a@b" not in out + err
     status, out, err = redacted(capsys, given, "--patterns", "email")
     assert status == 2
     assert "cannot tell which column holds the text" in err

@@ -10,7 +10,15 @@ from typing import Any
 import httpx
 import pytest
 from tests.conftest import server_on_a_thread
-from tests.page.test_labelling import SUBJECTS, TEXTS, examples, labels_in, right
+from tests.page.test_labelling import (
+    MARKED,
+    SUBJECTS,
+    TEXTS,
+    examples,
+    labels_in,
+    right,
+    tagged_in,
+)
 
 from tidybert.data.labels_file import CorrectionsFile, LabelsFile
 from tidybert.errors import DataError
@@ -33,6 +41,7 @@ class Visit:
         given = examples(texts)
         how: Any = {"by": "", "is_pair": given[0].text_pair is not None}
         several = settings.get("multi_label", False)
+        how["of_entities"] = settings.get("of_entities", False)
         store: Any = LabelsFile.opened(self.path, **how, multi_label=several)
         if "suspects" in settings:
             store = CorrectionsFile.opened(self.path)
@@ -182,6 +191,54 @@ def test_sets_of_labels_of_pairs_are_toggled_and_kept(visit: Visit) -> None:
     assert found[1][1] == ()
 
 
+def test_words_are_marked_by_keys_and_by_the_mouse(visit: Visit) -> None:
+    page = visit.open([MARKED, f"{MARKED}!"], of_entities=True, classes=["PER"])
+    for key in ("ArrowRight", "1"):
+        page.keyboard.press(key)
+    for number in range(4):
+        page.keyboard.press("Shift+ArrowRight" if number == 3 else "ArrowRight")
+    page.keyboard.press("/")
+    page.keyboard.type("LOC")
+    page.keyboard.press("Enter")
+    assert page.locator("#words .marked[data-word]").all_inner_texts() == [
+        "ZoëPER",
+        "New",
+        "YorkLOC",
+    ]
+    assert page.locator("[aria-selected=true]").count() == 2
+    is_clean(page)
+    # Once more takes a mark off; another type takes its place.
+    page.keyboard.press("2")
+    assert page.locator("#words .marked[data-word]").count() == 1
+    page.keyboard.press("2")
+    press(page, "Enter")
+    saved = tagged_in(visit.path)[0][1]
+    assert saved[:7] == ("O", "B-PER", "O", "O", "B-LOC", "I-LOC", "O")
+
+    def middle(word: int) -> tuple[float, float]:
+        box = page.locator(f"#word-{word}").bounding_box()
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    page.mouse.move(*middle(4))
+    page.mouse.down()
+    page.mouse.move(*middle(5))
+    page.mouse.up()
+    page.locator("#class-1").click()
+    page.locator("#word-1").click()
+    page.keyboard.press("1")
+    page.keyboard.press("Delete")
+    page.keyboard.press("1")
+    press(page, "Enter")
+    page.get_by_text("Every text has been asked").wait_for()
+    assert tagged_in(visit.path)[1][1][:7] == saved[:7]
+    press(page, "Backspace")
+    assert page.locator("#words .marked[data-word]").count() == 0
+    press(page, "0")
+    assert {*tagged_in(visit.path)[1][1]} == {"O"}
+    view = visit.desk.labelling.view()
+    assert (view["labelled"], view["none"]) == (2, 0)
+
+
 def test_corrections_are_made_on_the_page(visit: Visit) -> None:
     visit.path.write_text(
         "row,label,suggested,correction,text,why\n1,no,yes,,fine,p 0.1\n2,no,yes,,good,p 0.2\n"
@@ -205,6 +262,7 @@ def test_a_training_runs_beside_and_its_report_opens(visit: Visit, tmp_path: Pat
     go_on = tmp_path / "go on"
     script.write_text(
         "import pathlib, sys, time\nout, report = map(pathlib.Path, sys.argv[1:])\nout.mkdir()\n"
+        "print('training: 12%, loss 0.2, 1 of 8, 2.0/s, 0:03 left', flush=True)\n"
         "print('training: 25%, loss 0.1, 1 of 4, 2.0/s, 0:02 left', flush=True)\n"
         f"while not pathlib.Path({str(go_on)!r}).exists(): time.sleep(0.02)\n"
         "report.mkdir()\n(report / 'report.html').write_text('<h1>done</h1>')\nprint('step 1')\n"
@@ -217,7 +275,8 @@ def test_a_training_runs_beside_and_its_report_opens(visit: Visit, tmp_path: Pat
     page.get_by_role("button", name="Train now").click()
     bar = page.locator(".far i").nth(1)
     bar.wait_for()
-    assert bar.get_attribute("style") == "width: 25%;"
+    page.wait_for_function("document.querySelectorAll('.far i')[1].style.width === '25%'")
+    assert page.locator(".lines").inner_text().count("training:") == 1
     go_on.touch()
     page.get_by_role("link", name="The report").wait_for()
     page.get_by_text("Trained:").wait_for()

@@ -3,16 +3,20 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tidybert.data.labels_file import CorrectionsFile, LabelsFile
+from tidybert.data.labels_file import Answer, CorrectionsFile, LabelsFile
 from tidybert.errors import DataError
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.page.labelling import Labelling, LabelSettings, Suspect
+from tidybert.tasks.tags.tag_files import read_tagged, split_text
 
 SUBJECTS = {"billing": "the invoice", "delivery": "the parcel", "login": "my password"}
 SAYINGS = ("{} is wrong", "what about {}", "{} again", "I asked about {} twice", "help with {} now")
@@ -36,14 +40,15 @@ def examples(texts: Any = TEXTS) -> list[TextExample]:
 
 
 @contextmanager
-def labelling(path: Path, given: Any = None, **settings: Any) -> Iterator[Labelling]:
-    given = examples() if given is None else given
-    is_pair = given[0].text_pair is not None
+def labelling(path: Path, asked: Any = None, **settings: Any) -> Iterator[Labelling]:
+    asked = examples() if asked is None else asked
+    is_pair = asked[0].text_pair is not None
     several = settings.get("multi_label", False)
     how: Any = {"by": "", "is_pair": is_pair, "multi_label": several}
+    how["of_entities"] = settings.get("of_entities", False)
     with LabelsFile.opened(path, **how) as file:
         chosen = {"file": "texts.txt", "out": str(path), "model": None, **settings}
-        found = Labelling(given, file, LabelSettings(**chosen))
+        found = Labelling(asked, file, LabelSettings(**chosen))
         found.start()
         yield found
         found.close()
@@ -237,3 +242,84 @@ def test_suspects_are_asked_in_their_order_and_corrected(tmp_path: Path) -> None
         page.back()
         assert page.view()["item"]["number"] == 1
     assert path.read_text().splitlines()[1:] == ["2,no,yes,yes,fine,p 0.1", "3,no,yes,,fine,p 0.2"]
+
+
+MARKED = "🙂 Zoë moved\nto New York."
+"""Words: 🙂, Zoë, moved, to, New, York and the full stop."""
+
+
+def tagged_in(path: Path) -> list[Any]:
+    return [(one.words, one.tags) for one in read_tagged(path, None, need_label=True)]
+
+
+def test_marked_words_are_what_finetune_tag_reads(path: Path) -> None:
+    with labelling(path, examples([MARKED, "nobody", "=SUM", "?"]), of_entities=True) as page:
+        page.answer(0, [], marks=[(4, 5, "LOC"), (1, 1, "per")])
+        page.answer(1, [])
+        page.answer(2, [], marks=[(1, 1, "PER")])
+        page.answer(3, [], "skipped")
+        page.back()
+        assert [each["name"] for each in page.view()["classes"]] == ["per", "LOC"]
+    words = ("🙂", "Zoë", "moved", "to", "New", "York", ".")
+    said = [
+        (words, ("O", "B-per", "O", "O", "B-LOC", "I-LOC", "O")),
+        (("nobody",), ("O",)), (("=", "SUM"), ("O", "B-per")),
+    ]  # fmt: skip
+    assert tagged_in(path) == said
+
+    with (
+        pytest.raises(DataError, match="is a list of entities; name the task tag"),
+        labelling(path),
+    ):
+        pass
+    # A person marks one text otherwise, and the last row counts; then takes that back.
+    with labelling(path, examples([MARKED, "nobody"]), of_entities=True) as page:
+        page.show(0)
+        item = page.view()["item"]
+        assert "".join(before + word for before, word in item["words"]) + item["after"] == MARKED
+        assert item["entities"] == [[1, 1, "per"], [4, 5, "LOC"]]
+        page.answer(0, [], marks=[(5, 5, "LOC")])
+        assert tagged_in(path)[-1] == (words, ("O",) * 5 + ("B-LOC", "O"))
+        page.back()
+        assert tagged_in(path)[-1] == said[0]
+        before = path.read_bytes()
+        for marks in ([(0, 1, "x"), (1, 2, "y")], [(6, 7, "x")], [(2, 1, "x")], [(-1, 0, "x")]):
+            with pytest.raises(DataError, match="in another entity, or not among"):
+                page.answer(0, [], marks=marks)
+        with pytest.raises(DataError, match="needs a name"):
+            page.answer(0, [], marks=[(0, 0, " ")])
+        assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ("PER", ":2: the label 'PER' is no list of entities in JSON"),
+        ('"[{""start"": 0, ""end"": 9, ""label"": ""PER""}]"', ":2: 0 to 9 is not a part"),
+        ("[1]", ":2: the number 1 where"),
+    ],
+)
+def test_a_cell_that_is_no_list_of_entities_is_named(cell: str, said: str, path: Path) -> None:
+    path.write_text(f"text,label,label_status,drawn,row,by,at\nZoë,{cell},labelled,random,1,,\n")
+    with pytest.raises(DataError, match=said), labelling(path, of_entities=True):
+        pass
+
+
+@given(st.text(max_size=40), st.data())
+def test_marks_of_any_text_come_back_as_they_were(text: str, data: st.DataObject) -> None:
+    words, spans = split_text(text)
+    edges = sorted(data.draw(st.sets(st.integers(0, len(words)), max_size=6)))
+    marks = [(start, end - 1, "T") for start, end in pairwise(edges)]
+    page = Labelling.__new__(Labelling)
+    page.classes, page.settings = (
+        ["T"],
+        LabelSettings(file="", out="", model=None, of_entities=True),
+    )
+    entities = page._entities(text, marks)
+    assert [one.text for one in entities] == [
+        text[spans[first][0] : spans[last][1]] for first, last, _ in marks
+    ]
+    answer = Answer((text,), ("T",) * len(marks), "labelled", "random", "1", entities)
+    shown = page._words(text, answer)
+    assert shown["entities"] == [list(each) for each in marks]
+    assert "".join(map("".join, shown["words"])) + shown["after"] == text

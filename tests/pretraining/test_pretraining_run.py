@@ -415,7 +415,7 @@ def test_steps_read_late_are_the_same_steps(
     """On CUDA a step is reported when the next one is launched."""
     runs = tmp_path / "at once", tmp_path / "late"
     for late, run in enumerate(runs):
-        monkeypatch.setattr("tidybert.training.figures.steps_late", lambda _device, late=late: late)
+        monkeypatch.setattr("tidybert.training.loop.steps_late", lambda _device, late=late: late)
         # A loss sees the step that was reported last.
         bad = BadLoss({5 - late, 8 - late})
         monkeypatch.setattr(LOSS, bad)
@@ -484,7 +484,7 @@ def test_too_many_bad_steps_in_a_row_stop_the_run(
         "tidybert.pretraining.pretraining_objective.loss_parts", bad_from_the_fifth_step
     )
     monkeypatch.setattr("tidybert.training.loop.begin_step", count)
-    monkeypatch.setattr("tidybert.training.figures.steps_late", lambda _device: late)
+    monkeypatch.setattr("tidybert.training.loop.steps_late", lambda _device: late)
 
     with pytest.raises(TrainingError, match="in 3 steps in a row: it began at step 5 of 12"):
         small(tmp_path / "run", max_bad_steps=3, eval_steps=99, save_steps=99)

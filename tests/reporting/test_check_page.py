@@ -33,8 +33,6 @@ def contents(**overrides: Any) -> dict[str, Any]:
         "labels": labels,
         "contradicting": [{"texts": [one, other], "cosine": 0.97}],
         "leaked": [{"texts": [other, one], "cosine": 0.99}],
-        "suggestions": [{**one, "likeliest": ["a", "b"], "margin": 0.1, "drawn": "chosen"}],
-        "passed_over": {"labelled": 99, "repeated": 1},
         **overrides,
     }
 
@@ -47,7 +45,6 @@ def test_the_page_has_all_findings_and_no_element_of_a_text() -> None:
     assert not {"img", "link", "iframe"} & {each.tag for each in root.iter()}
     assert len(list(root.iter("script"))) == 1
     for said in (
-        "99 with a label already, and 1 repeated",
         "warning: take care",
         "80.0 %",
         "row 2",
@@ -63,7 +60,7 @@ def test_the_page_has_all_findings_and_no_element_of_a_text() -> None:
 
 def test_a_check_that_found_nothing_says_so() -> None:
     report = DataReport("regress", 9, None).to_dict()
-    nothing = dict.fromkeys(("labels", "contradicting", "leaked", "suggestions", "passed_over"))
+    nothing = dict.fromkeys(("labels", "contradicting", "leaked"))
 
     root = parsed(check_page(contents(report=report, **nothing)))
 
@@ -84,4 +81,3 @@ def test_the_files_are_written_together(tmp_path: Path) -> None:
     assert [row["suggested"] for row in rows] == ["b", ""]
     assert "probability of the label 0.010; almost the text of row 5" in rows[0]["why"]
     assert rows[1]["text"] == "'=1+1"
-    assert (tmp_path / "out/suggestions.csv").read_text().startswith("row,text,label,drawn\n")

@@ -12,7 +12,8 @@ from tests.reporting.conftest import all_right
 from tidybert.metrics.bootstrap import Interval, Intervals
 from tidybert.reporting.contents import REPORT_VERSION, report_contents
 from tidybert.reporting.evaluation import Evaluation
-from tidybert.tasks.answers import Judgement
+from tidybert.reporting.report_page import report_page
+from tidybert.tasks.answers import Judgement, ScoredEntities
 
 TRUST = Path(__file__).parents[2] / "docs" / "trust.md"
 
@@ -111,6 +112,68 @@ def test_a_literal_example(four: Evaluation) -> None:
     assert (suspected["total"], suspected["shown"][0]["row"]) == (1, 3)
     assert suspected["shown"][0]["suggested"] == "yes"
     assert found["lengths"] is found["scores"] is found["training"] is None
+
+
+def test_entities_of_a_literal_example(answered) -> None:
+    """Of 4 entities the candidates have 3; from the score 0.8 on 3 are given, 2 of them right."""
+    every = ScoredEntities(np.array([0.3, 0.9, 0.8, 0.8]), np.array([1, 1, 1, 0]) > 0, 4, 0.8)
+    evaluation = answered(
+        entities=ScoredEntities(np.array([0.9, 0.8, 0.8]), np.array([1, 1, 0]) > 0, 4),
+        entity_types={
+            "PER": every,
+            "LOC": replace(every, threshold=None),
+            "RARE": replace(every, num_true=0),
+        },
+        dev_metrics={"per_label": {"PER": {"recall": 0.95, "precision": 0.7, "threshold": 0.8}}},
+    )
+
+    found = report_contents(evaluation)["entities"]
+
+    measured = found["calibration"]
+    assert (found["num_examples"], measured["num_examples"]) == (4, 3)
+    assert measured["accuracy"] == pytest.approx(2 / 3)
+    assert measured["expected_calibration_error"] == pytest.approx((0.1 + 2 * 0.3) / 3)
+    assert [each["count"] for each in measured["bins"]] == [2, 1]
+    # Wilson's interval around 1 of 2.
+    assert (measured["bins"][0]["low"], measured["bins"][0]["high"]) == pytest.approx(
+        (0.0945, 0.9055), abs=1e-4
+    )
+    assert list(found["types"]) == ["PER", "LOC"]
+    person = found["types"]["PER"]
+    curve = [(0.9, 1, 0.25), (0.8, 2 / 3, 0.5), (0.3, 0.75, 0.75)]
+    names = ("threshold", "precision", "recall")
+    assert [tuple(each[name] for name in names) for each in person["points"]] == [
+        pytest.approx(each) for each in curve
+    ]
+    # 0.8 of them and more are not among the candidates.
+    assert person["choices"] == person["points"][1:2]
+    chosen = person["chosen"]
+    assert (chosen["threshold"], chosen["num_given"]) == (0.8, 3)
+    assert chosen["recall"] == pytest.approx({"value": 0.5, "low": 0.15, "high": 0.85}, abs=1e-3)
+    assert chosen["precision"]["value"] == pytest.approx(2 / 3)
+    assert chosen["dev"] == {"recall": 0.95, "precision": 0.7}
+    assert found["types"]["LOC"]["chosen"] is None
+    page = report_page(report_contents(evaluation))
+    assert page.count("The dot is the one of this model") == 1
+    assert "score 0.8: recall 0.500, precision 0.667" in page
+    assert "2 entities: score 0.800, precision 0.500" in page
+
+
+def test_many_types_and_none(answered) -> None:
+    every = ScoredEntities(np.array([0.5]), np.array([True]), 1)
+    types = {f"T{at}": replace(every, num_true=at) for at in range(1, 31)}
+    none = ScoredEntities(np.empty(0), np.empty(0, np.bool_), 2)
+    evaluation = answered(entities=none, entity_types=types)
+
+    contents = report_contents(evaluation)
+    page = report_page(contents)
+
+    assert contents["entities"]["calibration"] is None
+    assert "The answers have 0 entities, the labels 2." in page
+    assert "These are the 24 most frequent of 30 types" in page
+    assert "T7: what finding" in page
+    assert "T6: what finding" not in page
+    assert report_contents(answered())["entities"] is None
 
 
 def test_what_was_cut_is_told_in_the_words_of_the_task(answered) -> None:

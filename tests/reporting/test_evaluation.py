@@ -9,7 +9,7 @@ import pytest
 from tidybert.inference.predictor import Predictor
 from tidybert.reporting.contents import report_contents
 from tidybert.reporting.evaluation import ModelOrigin, evaluation_of, read_model_origin
-from tidybert.tasks.questions import span_answers
+from tidybert.tasks.questions import question_answering
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.questions.question_features import question_features
 from tidybert.tasks.questions.question_files import QuestionExample
@@ -75,13 +75,13 @@ def test_a_report_scores_the_spans_of_a_question_once(
     random = np.random.default_rng(0)
     outputs = [random.normal(size=(len(one.input_ids), 2)).astype(np.float32) for one in features]
     calls = []
-    score = span_answers.span_scores
+    score = question_answering.span_scores
 
     def counted(*given):
         calls.append(given)
         return score(*given)
 
-    monkeypatch.setattr(span_answers, "span_scores", counted)
+    monkeypatch.setattr(question_answering, "span_scores", counted)
     answers = task.answers(outputs, features, examples)
 
     found = evaluation_of(

@@ -17,6 +17,7 @@ from tidybert.search import postings
 from tidybert.search.index import Index, standing
 from tidybert.search.index_files import compact_index, delete_texts
 from tidybert.search.words import words_of
+from tidybert.system.reporter import SILENT, Reporter
 
 Make = Callable[..., Path]
 Examples = list[TextExample]
@@ -105,6 +106,54 @@ def test_words_have_the_same_bytes_after_a_stop(
     with pytest.raises(KeyboardInterrupt):
         make_index("other", stopped(examples, 8 + number))
     assert contents(make_index("other")) == whole
+
+
+def test_counting_words_says_how_far_it_is(make_index: Make, examples: Examples) -> None:
+    heard: list[tuple[str, int, int]] = []
+    reporter = Reporter(stage=lambda *told: heard.append(told))
+    make_index(texts=examples[:10], words=False, reporter=reporter)
+    assert heard == []
+
+    make_index(texts=examples[:10], words=True, reporter=reporter)
+
+    assert heard == [("counting words", done, 10) for done in (0, 4, 8, 10)]
+
+
+@pytest.mark.parametrize("change", ["add words", "compact"])
+def test_a_stop_between_two_segments_costs_nothing(
+    change: str, make_index: Make, examples: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postings, "_MOST_TEXTS", 4)
+    monkeypatch.setattr("tidybert.search.index_files._COPIED_AT_ONCE", 4)
+
+    def changed(name: str, reporter: Reporter = SILENT) -> Path:
+        if change == "compact":
+            compact_index(directories[name], reporter)
+            return directories[name]
+        return make_index(name, words=True, id_column="id", reporter=reporter)
+
+    def stopping(_name: str, done: int, _total: int) -> None:
+        if done == 8:
+            # Two segments are written.
+            raise KeyboardInterrupt
+
+    directories = {
+        name: make_index(name, words=change == "compact", id_column="id")
+        for name in ("whole", "other")
+    }
+    if change == "compact":
+        for each in directories.values():
+            delete_texts(each, ["n2"])
+    whole = contents(changed("whole"))
+    before = {hit.id for hit in Index(directories["other"]).texts(range(22))}
+
+    with pytest.raises(KeyboardInterrupt):
+        changed("other", Reporter(stage=stopping))
+
+    other = Index(directories["other"])
+    assert {hit.id for hit in other.texts(range(22))} == before
+    assert other.ranking(None) == (None if change == "compact" else "meaning")
+    assert contents(changed("other")) == whole
 
 
 def test_additions_leave_few_segments_and_compacting_gives_their_space_back(

@@ -121,7 +121,7 @@ OWN_FILES = {
     "storage/remote_files.py": "opens what lies in a store, not on this machine",
     "system/cores.py": "reads files of the system",
     "modeling/kernels/processor.py": "reads a file of the system",
-    "cli/standard_streams.py": "opens the process's own streams",
+    "cli/main.py": "opens the process's own streams",
     "reporting/report_page.py": "reads resources of the package",
     "cli/commands/quickstart.py": "reads a resource of the package",
     "page/page_model.py": "reads resources of the package",

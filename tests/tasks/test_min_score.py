@@ -16,7 +16,7 @@ from tidybert import BertClassifier, Predictor, evaluate, finetune
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.cli.main import run as shell
 from tidybert.errors import DataError, UsageError
-from tidybert.metrics.thresholds import ANSWERS_NONE, fewest_for, score_for
+from tidybert.metrics.calibration import ANSWERS_NONE, fewest_for, score_for
 from tidybert.tasks.answer import Classified
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification

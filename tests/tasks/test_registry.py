@@ -13,9 +13,9 @@ from tidybert.configuration import BertConfig
 from tidybert.data.long_texts import LongTexts
 from tidybert.errors import ConfigError, UsageError
 from tidybert.tasks import registry
-from tidybert.tasks.choices.multiple_choice import MultipleChoice
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
+from tidybert.tasks.multiple_choice import MultipleChoice
 from tidybert.tasks.questions.question_answering import QuestionAnswering
 from tidybert.tasks.registry import foreign_metadata, task_class, task_flags, task_for
 from tidybert.tasks.regression import Regression

@@ -10,7 +10,7 @@ from tidybert.data.batching import Batch
 from tidybert.data.features import Features
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.regression import Regression
-from tidybert.training.linear_probe import fit_probe, outputs_without
+from tidybert.training.linear_probe import PENALTIES, fit_probe, outputs_without
 
 States = npt.NDArray[np.float32]
 
@@ -86,6 +86,17 @@ def test_labels_that_follow_from_nothing_are_no_better_than_chance(states: State
     )
 
     assert probe.loss > 0.97 * probe.chance
+
+
+def test_the_penalty_is_one_of_those_given(states: States) -> None:
+    labels = (states[:, 5] > 5).astype(np.int64)
+    given = [row[None] for row in states], features_of(labels), 2, Classification("ab").summed_loss
+
+    free, limited = fit_probe(*given), fit_probe(*given, penalties=PENALTIES[:3])
+
+    assert free.penalty < limited.penalty == PENALTIES[2]
+    assert free.loss < limited.loss < limited.chance
+    assert free.weight.norm() > limited.weight.norm()
 
 
 def test_the_same_input_gives_the_same_bits(states: States) -> None:

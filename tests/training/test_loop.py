@@ -90,7 +90,7 @@ def at_step(step: int, act: Callable[[], None]) -> Reporter:
 @pytest.fixture(params=[0, 1], ids=["read at once", "read late"])
 def late(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """After how many later steps figures are read: on CUDA, one."""
-    monkeypatch.setattr("tidybert.training.figures.steps_late", lambda _device: request.param)
+    monkeypatch.setattr("tidybert.training.loop.steps_late", lambda _device: request.param)
     found: int = request.param
     return found
 

@@ -310,7 +310,7 @@ def test_what_is_not_finite_stops_before_the_update(
         return value * math.nan if what == "loss" else value + zero.sqrt()
 
     # As on CUDA, where step 5 is launched before the figures of step 4 are read.
-    monkeypatch.setattr("tidybert.training.figures.steps_late", lambda _device: late)
+    monkeypatch.setattr("tidybert.training.loop.steps_late", lambda _device: late)
     trainer = make_trainer(loss=breaking, warmup_proportion=0.0)
     with pytest.raises(DivergedError, match="at step 4 of 14") as error:
         trainer.train()

@@ -1,4 +1,4 @@
-"""The labels themselves: the checks before training, wrong labels, near-duplicates, what to label.
+"""The labels themselves: the checks before training, wrong labels, near-duplicates.
 
 ``check_examples`` gives Findings.  ``data.corrections`` reads what a person wrote beside them.
 """

@@ -1,8 +1,8 @@
 """Findings about labelled texts by frozen features: labels that may be wrong, classes that are
-mixed up, near-duplicates, and which texts to label next.
+mixed up, and near-duplicates.
 
 The contents are plain values for JSON; docs/check.md names the keys.  N training texts, M dev
-texts, P unlabelled ones, H width, C classes.
+texts, H width, C classes.
 """
 
 from collections import Counter
@@ -18,9 +18,9 @@ import numpy.typing as npt
 from tidybert.checkpoints.example_kinds import PAIR
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features, first_features
-from tidybert.errors import UsageError, in_shell, param
+from tidybert.errors import in_shell
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning.active_learning import Pool, class_probabilities, margins
+from tidybert.finetuning.active_learning import class_probabilities
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import OpenedModel, fitting_length
 from tidybert.inference.near_duplicates import directions
@@ -108,11 +108,10 @@ SHOWN_PAIRS: Final = 15
 
 @dataclass(frozen=True)
 class Vectors:
-    """The encoder's mean vectors of the parts, (N, H), (M, H), (P, H); a pair's side by side."""
+    """The encoder's mean vectors of the parts, (N, H) and (M, H); a pair's side by side."""
 
     train: Floats
     dev: Floats
-    pool: Floats
     of_pairs: bool = False
 
     def compared(self) -> "Vectors":
@@ -133,7 +132,7 @@ class Vectors:
         return self._changed(lambda each: directions(each, centre))
 
     def _changed(self, change: Callable[[Floats], Floats]) -> "Vectors":
-        return Vectors(change(self.train), change(self.dev), change(self.pool))
+        return Vectors(change(self.train), change(self.dev))
 
 
 def single_texts(examples: Sequence[TextExample]) -> list[TextExample]:
@@ -238,45 +237,6 @@ def _nearest(
     return positions[:, 0], cosines[:, 0]
 
 
-def suggestions(
-    task: TextTask,
-    data: TrainingData[TextExample],
-    vectors: Vectors,
-    pool: Sequence[TextExample],
-    count: int,
-    *,
-    at_random: bool = False,
-) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """At most ``count`` texts of the pool to label next; and how many are left out, and why."""
-    known = {task.identity(one) for one in data.train}
-    different = {task.identity(one): at for at, one in reversed([*enumerate(pool)])}
-    first = sorted(different.values())
-    labels = np.array([-1 + (task.identity(pool[at]) in known) for at in first], dtype=np.int64)
-    num_labelled = sum(task.identity(one) in known for one in pool)
-    num_fresh = int((labels < 0).sum())
-    left_out = {"labelled": num_labelled, "repeated": len(pool) - num_fresh - num_labelled}
-    if not num_fresh:
-        return [], left_out
-    features = first_features(data.train_features)
-    compared = vectors.compared()
-    probe = fitted(task, compared.train, features, np.arange(len(features)))
-    p = class_probabilities(probe, compared.pool[first])
-    unsure = margins(p)
-    drawn = [one.drawn for one in data.train if one.drawn is not None]
-    found = [
-        {
-            **_example(pool[first[each.number]]),
-            "likeliest": [task.names[at] for at in np.argsort(-p[each.number], kind="stable")[:2]],
-            "margin": float(unsure[each.number]),
-            "drawn": each.drawn,
-        }
-        for each in Pool(compared.pool[first], at_random=at_random).next(
-            labels, drawn, p, count, elsewhere=[likeliest(one.label) for one in features]
-        )
-    ]
-    return found, left_out
-
-
 def _mixed_up(
     names: Sequence[str],
     labels: npt.NDArray[np.int64],
@@ -320,7 +280,7 @@ def _pair(one: TextExample, other: TextExample, cosine: float) -> dict[str, Any]
 
 CHECK_VERSION: Final = 1
 _MESSAGES: Final = ("facts", "errors", "warnings")
-_FOUND: Final = ("labels", "contradicting", "leaked", "suggestions", "passed_over")
+_FOUND: Final = ("labels", "contradicting", "leaked")
 
 Progress = Callable[[str, int], AbstractContextManager[Reporter]]
 """Takes a title and a total, and gives a function that takes how many texts are done."""
@@ -334,8 +294,6 @@ class Findings:
     labels: dict[str, Any] | None = None
     contradicting: list[dict[str, Any]] | None = None
     leaked: list[dict[str, Any]] | None = None
-    suggestions: list[dict[str, Any]] | None = None
-    passed_over: dict[str, int] | None = None
     not_looked_for: str = ""
 
     def contents(self, *, data: str, dev: str | None, model: str) -> dict[str, Any]:
@@ -361,9 +319,6 @@ def check_examples(
     train: Sequence[Any],
     dev: Sequence[Any] | None = None,
     *,
-    pool: Sequence[Any] | None = None,
-    suggest: int = 50,
-    at_random: bool = False,
     max_seq_length: int | None = None,
     device: str = "auto",
     allow_pickle: bool = False,
@@ -372,15 +327,12 @@ def check_examples(
     """Make the checks of fine-tuning, and look at the labels with the frozen encoder of ``model``.
 
     Nothing is trained but linear probes, and equal arguments give equal findings.  Errors of the
-    checks end the work: the report has them.  ``pool``: examples of which ``suggest`` are chosen to
-    label next, or drawn ``at_random``.
+    checks end the work: the report has them.
     """
     opened = OpenedModel(model, device=device, allow_pickle=allow_pickle)
     if max_seq_length is None:
         max_seq_length = task.default_max_seq_length
     fitting_length(opened.config, max_seq_length)
-    if pool is not None and task.name != "classify":
-        raise UsageError(f"{param('unlabelled')} is for classify, not for {task.name} yet")
 
     def features_of(examples: Sequence[Any] | None) -> list[Features]:
         found = task.features(examples, opened.tokenizer, max_seq_length) if examples else []
@@ -403,13 +355,11 @@ def check_examples(
             return text_vectors(embedder, features, len(examples), reporter)
 
     inputs = task.inputs_of(train)
-    for part in (data.held_out, pool or ()):
-        task.check_inputs(part, inputs)
+    task.check_inputs(data.held_out, inputs)
     trained = vectors_of("the texts", train)
     vectors = Vectors(
         trained,
         vectors_of("dev", dev) if dev else trained[:0],
-        vectors_of("the unlabelled texts", pool) if pool else trained[:0],
         of_pairs=inputs == PAIR,
     )
     duplicates = duplicate_findings(task, data, vectors.directions())
@@ -419,12 +369,7 @@ def check_examples(
         )
     if len(set(map(task.identity, train))) == 1:
         why = f"wrong labels: all texts are equal, so no class is judged: {', '.join(task.names)}"
-        found = Findings(report, **duplicates, not_looked_for=why)
-    else:
-        with progress("fitting probes", len(train)) as reporter:
-            p = label_probabilities(task, data, vectors.compared().train, reporter)
-        found = Findings(report, label_findings(task, data, p), **duplicates)
-    if pool is None:
-        return found
-    to_label, left_out = suggestions(task, data, vectors, pool, suggest, at_random=at_random)
-    return replace(found, suggestions=to_label, passed_over=left_out)
+        return Findings(report, **duplicates, not_looked_for=why)
+    with progress("fitting probes", len(train)) as reporter:
+        p = label_probabilities(task, data, vectors.compared().train, reporter)
+    return Findings(report, label_findings(task, data, p), **duplicates)

@@ -132,12 +132,7 @@ def shown_finetuning(
                 f"{values[metric]:.4f} on dev; {rate:.1f} examples/s, {clock(left)} left"
             )
 
-        def stage(name: str, done: int, total: int) -> None:
-            if not done:
-                show.text = name
-            show(done, total, lambda _, _rate: name)
-
-        yield Reporter(note, in_shell, stage=stage, step=step, metrics=metrics, track=track)
+        yield Reporter(note, in_shell, stage=show.stage, step=step, metrics=metrics, track=track)
 
 
 # Of an evaluation's metrics, in this order.

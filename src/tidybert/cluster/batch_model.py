@@ -12,10 +12,9 @@ from tidybert.files.reading import ReadOptions
 from tidybert.files.rows import in_memory
 from tidybert.files.text_files import read_examples
 from tidybert.inference.embedding import Embedder
-from tidybert.inference.file_jobs import FileJob
 from tidybert.inference.forward import LARGEST_CHUNK
 from tidybert.inference.predictor import Predictor
-from tidybert.inference.text_jobs import EmbedJob, PredictJob
+from tidybert.inference.text_jobs import EmbedJob, FileJob, PredictJob
 from tidybert.storage.json_objects import plain_json
 from tidybert.system.cores import use_threads
 from tidybert.tasks.answer import OwnAnswer, TaskAnswer

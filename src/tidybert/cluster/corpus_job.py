@@ -35,7 +35,7 @@ from tidybert.corpus.tokenizing import tokenized
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.reading import ReadReport
 from tidybert.files.rows import Problem
-from tidybert.inference.file_jobs import FileJob
+from tidybert.inference.text_jobs import FileJob
 from tidybert.storage.atomic_files import atomic_file
 from tidybert.storage.json_objects import json_checksum
 from tidybert.storage.output_lock import output_lock

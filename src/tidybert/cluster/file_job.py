@@ -11,7 +11,7 @@ from tidybert.cluster.input_files import FileDone, InputFile, add_done, begin_ma
 from tidybert.cluster.ray_engine import RayCluster, ray_cluster
 from tidybert.errors import DataError, UsageError, param
 from tidybert.files.rows import count_of
-from tidybert.inference.file_jobs import FileJob
+from tidybert.inference.text_jobs import FileJob
 from tidybert.storage.output_lock import output_lock
 from tidybert.system.reporter import SILENT, Reporter
 

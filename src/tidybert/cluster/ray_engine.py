@@ -21,7 +21,7 @@ import msgspec
 from tidybert.cluster.input_files import FileDone, InputFile, this_version
 from tidybert.errors import DataError, InUseError, TidyBertError, UsageError, param
 from tidybert.files.reading import ReadReport
-from tidybert.inference.file_jobs import FileJob
+from tidybert.inference.text_jobs import FileJob
 from tidybert.storage.atomic_files import file_sha256
 from tidybert.storage.own_files import make_directory, remove_tree
 from tidybert.storage.part_file import Written
@@ -141,7 +141,7 @@ class FileWorker:
     def _advance(self, name: str, num_rows: int) -> None:
         self._count(name, num_rows)
         if "torch" in sys.modules:
-            from tidybert.system.memory import return_freed_memory
+            from tidybert.system.cores import return_freed_memory
 
             # What passes keep for the next ones is in pieces, and grows with every new length.
             return_freed_memory()

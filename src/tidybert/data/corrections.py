@@ -31,13 +31,17 @@ class Corrected:
 
 
 def csv_text(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> str:
-    """A CSV of these columns, safe to open in a spreadsheet: no cell begins a formula."""
+    """A CSV of these columns, safe to open in a spreadsheet: no cell begins a formula.
+
+    Excel takes other letters than ASCII's for UTF-8 by the mark at the beginning alone.
+    """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
     for row in rows:
         writer.writerow([guarded(_cell(row.get(name))) for name in columns])
-    return file.getvalue()
+    text = file.getvalue()
+    return text if text.isascii() else f"\ufeff{text}"
 
 
 def apply_corrections(path: str, examples: Sequence[TextExample]) -> Corrected:

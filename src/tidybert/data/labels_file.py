@@ -2,11 +2,13 @@
 
 labels.csv grows by a row an answer; ``files.label_rows`` has its columns, and which rows count.  A
 spreadsheet may change it meanwhile: it is read again, and rows follow in its separator and
-encoding.  Corrections have a row a suspect, whose empty cell is filled in.
+encoding.  Where entities are marked, the cell of the label is a list of spans in JSON.  Corrections
+have a row a suspect, whose empty cell is filled in.
 """
 
 import csv
 import io
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,8 +17,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
+import msgspec
+
 from tidybert.data.corrections import COLUMN, correction_rows, csv_text
 from tidybert.errors import DataError, param
+from tidybert.files.annotations import Span, span_in
 from tidybert.files.columns import DRAWN
 from tidybert.files.label_rows import (
     COLUMNS,
@@ -33,7 +38,7 @@ from tidybert.files.label_rows import (
 from tidybert.files.reading import ReadReport
 from tidybert.files.records import CellsRow, delimited_rows, guarded
 from tidybert.files.rows import Problem
-from tidybert.files.text_examples import canonical_label, plain_form
+from tidybert.files.text_examples import canonical_label, list_in, plain_form
 from tidybert.files.text_lines import open_bytes
 from tidybert.storage.atomic_files import append_text, atomic_write_text
 from tidybert.storage.limits import DATA_JSON_BYTES
@@ -49,7 +54,9 @@ SEPARATOR = ","
 class Answer:
     """What a person said about a text; ``labels`` is empty unless the status is "labelled".
 
-    ``drawn`` is how the text came to be asked: "random" or "chosen".
+    ``drawn`` is how the text came to be asked: "random", "chosen", or "" where nobody knows.  Where
+    entities are marked, ``entities`` has them in their order, each with its text, and ``labels``
+    their types.
     """
 
     texts: tuple[str, ...]
@@ -57,6 +64,7 @@ class Answer:
     status: str
     drawn: str
     row: str = ""
+    entities: tuple[Span, ...] = ()
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -70,10 +78,14 @@ class LabelsFile:
         by: who labels; "" leaves the column empty.
         is_pair: whether texts are pairs, for a new file.
         multi_label: whether a text may have several labels.
+        of_entities: whether texts have entities in place of labels.
     """
 
-    def __init__(self, path: Path, *, by: str, is_pair: bool, multi_label: bool) -> None:
+    def __init__(
+        self, path: Path, *, by: str, is_pair: bool, multi_label: bool, of_entities: bool = False
+    ) -> None:
         self.path, self._by, self._is_several = path, by, multi_label
+        self._of_entities = of_entities
         self._texts = PAIR if is_pair else TEXT
         self._names: list[str] = [*self._texts, *COLUMNS]
         self._separator, self._encoding = ",", "utf-8"
@@ -83,10 +95,13 @@ class LabelsFile:
 
     @classmethod
     @contextmanager
-    def opened(cls, path: Path, *, by: str, is_pair: bool, multi_label: bool) -> Iterator[Self]:
+    def opened(
+        cls, path: Path, *, by: str, is_pair: bool, multi_label: bool, of_entities: bool = False
+    ) -> Iterator[Self]:
         """Lock the file until the block ends; raises InUseError while somebody else labels."""
         with output_lock(path):
-            found = cls(path, by=by, is_pair=is_pair, multi_label=multi_label)
+            kind = {"is_pair": is_pair, "multi_label": multi_label, "of_entities": of_entities}
+            found = cls(path, by=by, **kind)
             if not path.exists():
                 # Excel reads UTF-8 by this mark alone.
                 atomic_write_text(path, "\ufeff" + found._line(found._names))
@@ -144,7 +159,7 @@ class LabelsFile:
             stream.seek(-1, os.SEEK_END)
             text = "" if stream.read(1) == b"\n" else "\n"
         for one in answers:
-            said = SEPARATOR.join(one.labels), one.status, one.drawn, one.row, self._by, at
+            said = self._cell(one), one.status, one.drawn, one.row, self._by, at
             cells = dict(zip((*self._texts, *COLUMNS), (*one.texts, *said), strict=True))
             text += self._line([guarded(cells.get(name, "")) for name in self._names])
         try:
@@ -158,14 +173,40 @@ class LabelsFile:
 
     def _answer(self, line: int, cells: dict[str, str], texts: Sequence[int]) -> Answer:
         said, status = cells[LABEL].strip(), cells[STATUS].strip()
-        parts = said.split(SEPARATOR) if self._is_several else [said]
-        labels = tuple(found for each in parts if (found := canonical_label(each)))
-        if not labels and (status not in STATUSES or status == LABELLED):
+        shown = tuple(cells[self._names[at]] for at in texts)
+        entities: tuple[Span, ...] = ()
+        if self._of_entities:
+            entities = self._entities(line, shown[0], said)
+            labels = tuple(one.label for one in entities)
+        elif said.startswith("[{"):
+            raise DataError(
+                f"{self.path}:{line}: the label is a list of entities; name the task tag"
+            )
+        else:
+            parts = said.split(SEPARATOR) if self._is_several else [said]
+            labels = tuple(found for each in parts if (found := canonical_label(each)))
+        has_label = bool(said if self._of_entities else labels)
+        if not has_label and (status not in STATUSES or status == LABELLED):
             raise DataError(f"{self.path}:{line}: {wrong_status(status)}")
         # Whoever fills in a cell of a spreadsheet changes no other.
-        status = LABELLED if labels else status
-        shown = tuple(cells[self._names[at]] for at in texts)
-        return Answer(shown, labels, status, cells[DRAWN].strip(), cells["row"].strip())
+        status = LABELLED if has_label else status
+        return Answer(shown, labels, status, cells[DRAWN].strip(), cells["row"].strip(), entities)
+
+    def _entities(self, line: int, text: str, said: str) -> tuple[Span, ...]:
+        marks = list_in(said or "[]")
+        try:
+            if marks is None:
+                raise DataError(f"the label {said[:40]!r} is no list of entities in JSON")
+            return tuple(span_in(text, each, ReadReport()) for each in marks)
+        except DataError as error:
+            raise DataError(f"{self.path}:{line}: {error.message}") from None
+
+    def _cell(self, one: Answer) -> str:
+        if self._of_entities and one.status == LABELLED:
+            return json.dumps(
+                [msgspec.to_builtins(each) for each in one.entities], ensure_ascii=False
+            )
+        return SEPARATOR.join(one.labels)
 
     def _line(self, cells: Sequence[str]) -> str:
         file = io.StringIO()

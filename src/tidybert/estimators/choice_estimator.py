@@ -12,8 +12,12 @@ from tidybert.errors import DataError
 from tidybert.estimators.base import Begun, BertEstimator
 from tidybert.estimators.checked_inputs import RaggedRows
 from tidybert.files.rows import Problem
-from tidybert.tasks.choices.choice_files import ChoiceExample, choice_example
-from tidybert.tasks.choices.multiple_choice import ChosenAnswers, MultipleChoice
+from tidybert.tasks.multiple_choice import (
+    ChoiceExample,
+    ChosenAnswers,
+    MultipleChoice,
+    choice_example,
+)
 
 _ROWS = (
     "expected examples (context, [choice, choice, …]), or rows of a context and its choices, such "

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
-from tidybert.errors import DataError, LimitError, param
-from tidybert.files.formats import FileFormats, refuse_file_options
+from tidybert.errors import DataError, LimitError, UsageError, param
+from tidybert.files.formats import TABLE_FLAGS, FileFormats
 from tidybert.files.reading import Reading, ReadOptions, ReadReport
 from tidybert.files.rows import MEMORY, Memory, Problem, TupleNames, count_of
 
@@ -22,6 +22,7 @@ class ExampleReader(Generic[E]):
             ReadReport that has the path, ``need_label``, and the details.
         formats: the formats that it reads.
         tuple_names: names the values of a row in memory that is a tuple; None reads files alone.
+        texts_alone: a row in memory may be a text, as (text,).
         details: arguments of ``rows`` that every call passes on, beside its own; ``keep_columns``
             makes each example keep the columns of its row, of a text those that are not the text
             unless it is "all".
@@ -30,6 +31,7 @@ class ExampleReader(Generic[E]):
     rows: Callable[..., Iterator[E | Problem]]
     formats: FileFormats
     tuple_names: TupleNames | None = None
+    texts_alone: bool = False
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def with_details(self, **details: Any) -> Self:
@@ -66,7 +68,11 @@ class ExampleReader(Generic[E]):
         options = options or ReadOptions()
         if isinstance(path, Memory):
             report.path, report.memory, report.format = path.name, path, MEMORY
-            refuse_file_options(options, path.name)
+            for each in ("format", "encoding", *TABLE_FLAGS):
+                if getattr(options, each) != getattr(ReadOptions, each):
+                    raise UsageError(
+                        f"{path.name}: {param(each)} is for files, and these data are in memory"
+                    )
         else:
             report.path = str(path)
             self.formats.check(report.path, options.format)

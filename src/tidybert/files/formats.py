@@ -383,13 +383,6 @@ def _are_labels(column: Sequence[str]) -> bool:
     return few and not any(not one or " " in one for one in names) and column[0] in column[1:]
 
 
-def refuse_file_options(options: ReadOptions, name: str) -> None:
-    """Raise UsageError for an option that rows in memory have no use for."""
-    for each in ("format", "encoding", *TABLE_FLAGS):
-        if getattr(options, each) != getattr(ReadOptions, each):
-            raise UsageError(f"{name}: {param(each)} is for files, and these data are in memory")
-
-
 def refuse_flags(report: ReadReport, *names: str) -> None:
     """Raise UsageError where one of these is given, which the report's format has no use for."""
     for name in names:

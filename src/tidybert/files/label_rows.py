@@ -26,8 +26,10 @@ LABELLED: Final = "labelled"
 NONE: Final = "none"
 SKIPPED: Final = "skipped"
 UNDONE: Final = "undone"
+ASKED: Final = "asked"
 STATUSES: Final = {
-    LABELLED: "labelled", NONE: "in none of the classes", SKIPPED: "skipped", UNDONE: "taken back"
+    LABELLED: "labelled", NONE: "in none of the classes", SKIPPED: "skipped",
+    UNDONE: "taken back", ASKED: "not labelled yet",
 }  # fmt: skip
 """What the column says, and what a note says of texts without a label."""
 

@@ -504,25 +504,37 @@ def _shown_delimiter(head: Sequence[Line], file_format: str, options: ReadOption
 def header_records(
     rows: Iterator[CellsRow | Problem], report: ReadReport
 ) -> Iterator[Record | Problem]:
-    """Rows of cells as objects, whose keys the first row names."""
+    """Rows of cells as objects, whose keys the first row names, or the columns' numbers are.
+
+    No message shows a cell: the first row may be data.
+    """
     names: list[str] = []
     for row in rows:
         if isinstance(row, Problem):
             if not names:
                 raise DataError(f"{report.path}:{row.row}: {row.message}")
             yield row
-        elif not names:
-            names = [cell.strip() for cell in row[1]]
-            if repeated := [name for name in names if name and names.count(name) > 1]:
+            continue
+        number, cells = row
+        if not names:
+            report.header = report.options.header is not False
+            names = [cell.strip() if report.header else "" for cell in cells]
+            if names.count("") > 1 or not report.header:
+                names = [name or str(at) for at, name in enumerate(names)]
+            if len({*names}) < len(names):
+                second = next(at for at, name in enumerate(names) if name in names[:at])
                 raise DataError(
-                    f"{report.path}:{row[0]}: several columns are named {repeated[0]!r}"
+                    f"{report.path}:{number}: columns {names.index(names[second])} and {second}, "
+                    "counted from 0, have one name; rename one"
                 )
-            report.header = True
-        elif len(row[1]) != len(names):
-            what = f"{count_of(len(row[1]), 'column')} where the header has {len(names)}"
-            yield Problem(row[0], what)
+            if report.header:
+                continue
+        if len(cells) == len(names):
+            yield number, dict(zip(names, cells, strict=True))
         else:
-            yield row[0], dict(zip(names, row[1], strict=True))
+            first = "header" if report.header else "first row"
+            what = f"{count_of(len(cells), 'column')} where the {first} has {len(names)}"
+            yield Problem(number, what)
 
 
 def _unquoted_rows(lines: Iterator[Line], delimiter: str) -> Iterator[CellsRow | Problem]:

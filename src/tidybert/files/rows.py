@@ -176,8 +176,8 @@ class Memory:
             yield place, dict(zip(chosen, map(plain, row), strict=True))
 
 
-def in_memory(data: Any, name: str, tuple_names: TupleNames) -> Memory:
-    """The rows of ``data``."""
+def in_memory(data: Any, name: str, tuple_names: TupleNames, texts_alone: bool = False) -> Memory:
+    """The rows of ``data``, which with ``texts_alone`` may be texts."""
     if isinstance(data, Mapping):
         return _named_columns(data, name)
     if all(hasattr(data, each) for each in ("with_format", "features", "__len__")):
@@ -196,6 +196,8 @@ def in_memory(data: Any, name: str, tuple_names: TupleNames) -> Memory:
         raise DataError(f"{name} holds no example: {EXPECTED}")
     if isinstance(rows[0], Mapping):
         return Memory(name, objects=rows)
+    if texts_alone and isinstance(rows[0], str):
+        rows = [(each,) if isinstance(each, str) else each for each in rows]
     if not _is_row(rows[0]):
         raise DataError(f"{name}[0] is {_kind(rows[0])}: {EXPECTED}")
     width = len(rows[0])

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.errors import DataError, param, suggestion
+from tidybert.errors import DataError, param, require_package, suggestion
 from tidybert.files import sheet_process
 from tidybert.files.reading import ReadReport
 from tidybert.files.records import CellsRow
@@ -29,6 +29,7 @@ _ROW: Final = 512
 
 def sheet_rows(path: str, report: ReadReport) -> Iterator[CellsRow]:
     """The rows of a sheet that have a cell, after those to skip."""
+    require_package("python_calamine")
     size = _check_size(path)
     command = [sys.executable, "-P", str(sheet_process.__file__)]
     command += [str(Path(path).absolute()), report.options.sheet or "", str(SHEET_MEMORY.value)]

@@ -97,7 +97,10 @@ def _examples(
             name = known.get(row.label) or known.get(plain_form(row.label) or "")
             row = replace(row, label=name or row.label)
         if isinstance(row, TextExample) and not scores:
-            _keep_labels(row, values[3], report)
+            if row.label is not None:
+                report.keep_label(row.label, values[3])
+            for each in values[3] if isinstance(values[3], list) else row.labels or ():
+                report.keep_label(canonical_label(each) or "", each)
         if isinstance(row, TextExample) and row.drawn is not None:
             report.drawn[row.drawn] += 1
         if isinstance(row, TextExample) and isinstance(values[3], LabelCells):
@@ -235,14 +238,6 @@ def text_example(
             "0)",
         )
     return TextExample(text, pair, label, row, columns=columns)
-
-
-def _keep_labels(row: TextExample, value: object, report: ReadReport) -> None:
-    """Keep the labels of a row in memory as the program gave them."""
-    if row.label is not None:
-        report.keep_label(row.label, value)
-    for each in value if isinstance(value, list) else row.labels or ():
-        report.keep_label(canonical_label(each) or "", each)
 
 
 def _tuple_names(first: Sequence[object]) -> Sequence[str]:

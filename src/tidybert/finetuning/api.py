@@ -3,10 +3,12 @@
 They read, check, train and measure as the commands of the shell do, with the same defaults.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, overload
 
 import numpy.typing as npt
 
@@ -14,10 +16,8 @@ from tidybert.catalog import DEFAULT_MODEL
 from tidybert.errors import DataWarning, UsageError, in_python, param, suggestion
 from tidybert.files.reading import ReadOptions
 from tidybert.files.rows import as_list, count_of
-from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.finetuning.keywords import EvaluateOptions, FinetuneOptions
-from tidybert.finetuning.run_finetuning import run_finetuning
 from tidybert.inference.measurement import measure
 from tidybert.inference.options import MeasureOptions, PredictorOptions
 from tidybert.inference.predictor import Predictor
@@ -45,6 +45,12 @@ from tidybert.tasks.registry import task_flags, task_names
 from tidybert.training.interruption import as_in_python, tell
 from tidybert.training.reports import StepReport
 from tidybert.training.training_arguments import RowsOption, TrainingArguments
+
+if TYPE_CHECKING:
+    from tidybert.finetuning.finetuned_model import FinetunedModel
+
+    _Model = str | Path | FinetunedModel[Any]
+    _Answering = FinetunedModel[Answer] | Predictor[Answer]
 
 TaskName = Literal["classify", "regress", "choose", "answer", "tag", "embed"]
 
@@ -123,10 +129,6 @@ def noted_training(history: History, *, verbose: int, rows: str = "position") ->
             metrics=metrics,
             rows=rows,
         )
-
-
-_Model = str | Path | FinetunedModel[Any]
-_Answering = FinetunedModel[Answer] | Predictor[Answer]
 
 
 @overload
@@ -255,6 +257,8 @@ def finetune(
         note: Callable[[str], None] = (
             (lambda line: tell(line, rows)) if verbose else lambda _line: None
         )
+        from tidybert.finetuning.run_finetuning import run_finetuning
+
         return run_finetuning(job, Reporter(note, str, training=training, rows=rows))
 
 
@@ -358,19 +362,20 @@ def evaluate(
         )  # fmt: skip
         measured = MeasureOptions(**given["measured"])
         if isinstance(run, str | Path):
-            predictor: Predictor[Any] = Predictor(run, **given["predictor"])
+            predictor: Any = Predictor(run, **given["predictor"])
         else:
             for name in given["predictor"]:
                 raise UsageError(
                     f"{param(name)} is for a RUN on disk; give it to Predictor, and that as run"
                 )
-            if not isinstance(run, FinetunedModel | Predictor):
+            # Not by FinetunedModel: its module loads PyTorch, and a Predictor may do without.
+            predictor = run if isinstance(run, Predictor) else getattr(run, "predictor", None)
+            if not isinstance(predictor, Predictor):
                 raise UsageError(
                     f"{param('run')} is of type {type(run).__name__}; expected a RUN, a model of "
                     "tidybert.finetune or a Predictor; an estimator measures itself by score(X, y) "
                     "and report(X, y)"
                 )
-            predictor = run if isinstance(run, Predictor) else run.predictor
         found = measure(
             predictor,
             data,

@@ -230,6 +230,7 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
 
         Raises UsageError where nothing was held out, and DataError.
         """
+        from tidybert.inference.measurement import drawn_metrics
         from tidybert.reporting.evaluation import evaluation_of
         from tidybert.reporting.writing import ShownReport
 
@@ -243,10 +244,12 @@ class FinetunedModel(ShowsFacts, Generic[Answer]):
                 "it was trained: each fold is answered by one that learned from the others; "
                 "dev_fraction measures the model itself"
             )
+            metrics = {**self.folds.metrics(), **self.folds.counts()}
+            metrics |= drawn_metrics(self.folds.task, self.folds, self.folds.examples)
             return ShownReport(
                 evaluation_of(
                     self.folds,
-                    {**self.folds.metrics(), **self.folds.counts()},
+                    metrics,
                     run=f"a probe of {begun}",
                     file=f"{train}, {folds} folds",
                     max_seq_length=self.max_seq_length,

@@ -21,6 +21,7 @@ from torch.nn import functional
 from tidybert.catalog import is_size
 from tidybert.checkpoints.activations import IDENTITY
 from tidybert.checkpoints.model_directory import ModelDirectory
+from tidybert.checkpoints.sentence_form import DENSE
 from tidybert.configuration import BertConfig
 from tidybert.configuration.relatives import ModernBertConfig
 from tidybert.data.batching import Batch
@@ -30,7 +31,7 @@ from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import plain_form
 from tidybert.finetuning.finetuned_model import FinetunedModel, shown_metrics
-from tidybert.inference.forward import run_batches
+from tidybert.inference.forward import run_batches, run_features
 from tidybert.inference.loading import read_finished
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import reorder_labels
@@ -38,6 +39,7 @@ from tidybert.system.reporter import Reporter
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.classification import likeliest
 from tidybert.tasks.task import AnyTask, Task
+from tidybert.tasks.vectors.sentence_vectors import SentenceVectors
 from tidybert.tokenization import BertTokenizer
 from tidybert.training.fine_tuning import FineTuning
 from tidybert.training.linear_probe import (
@@ -67,6 +69,9 @@ _PASSES: Final = 4
 """How often a text is in a group, on average, between the limits that follow."""
 _FEWEST_GROUPS: Final = 80
 _MOST_GROUPS: Final = 320
+_PENALTIES_AFTER: Final = PENALTIES[:3]
+"""Of the probe that follows.  The encoder has learned from the folds too, so that their loss falls
+with smaller penalties than suit new texts."""
 
 
 def train_by_contrast(
@@ -229,7 +234,7 @@ def start_with_probe(
     is_trained_before = trainer.objective.arguments.head_start == "contrastive"
     if is_trained_before:
         if unmeasured:
-            _, folds = _fitted(task, trainer, summed_loss, named, unmeasured)
+            _, folds = _fitted(task, trainer, summed_loss, named, unmeasured, PENALTIES)
         train_by_contrast(task, trainer, named)
         memory, unmeasured = None, ()
     begin = time.perf_counter()
@@ -239,7 +244,8 @@ def start_with_probe(
     if pooler is not None:
         pooler.pass_through()
     if memory.probe is None:
-        memory.probe, found = _fitted(task, trainer, summed_loss, named, unmeasured)
+        penalties = _PENALTIES_AFTER if is_trained_before else PENALTIES
+        memory.probe, found = _fitted(task, trainer, summed_loss, named, unmeasured, penalties)
         folds = folds or found
     probe = memory.probe
     losses = f"mean loss {probe.loss:.3f} on held-out examples, {probe.chance:.3f} by chance"
@@ -287,6 +293,7 @@ def _fitted(
     summed_loss: ProbeLoss,
     named: Sequence[Features],
     unmeasured: Sequence[Any],
+    penalties: Sequence[float],
 ) -> tuple[LinearProbe, Answers[Any, Any] | None]:
     """A probe of the encoder as it is, and its answers to ``unmeasured``, in folds."""
     objective, telling = trainer.objective, trainer.reporter.of_stage
@@ -300,8 +307,8 @@ def _fitted(
     with trainer.whole_model(), trainer.stage("probe"):
         reading = telling("probe: the encoder's states", len(some))
         states = _states(task, objective, features, chosen, reading)
-        advance = telling("probe: a linear layer", len(PENALTIES)).advance
-        probe = fit_probe(states, some, num_outputs, summed_loss, advance)
+        advance = telling("probe: a linear layer", len(penalties)).advance
+        probe = fit_probe(states, some, num_outputs, summed_loss, advance, penalties)
         found, num_folds = None, 0
         if unmeasured:
             count = sum(number < len(objective.features) for number in chosen)
@@ -331,6 +338,9 @@ def _fitted(
 
 
 FOLDS: Final = 5
+# Texts that a Dense is fitted to, and how many of them its first weight stands for.
+_MOST_FITTED: Final = 4096
+_PENALTY: Final = 10.0
 
 
 def _cross_validated(
@@ -390,6 +400,45 @@ def _states(
         objective.device,
         reporter=reporter,
         precision="bfloat16" if on_cpu and objective.is_mixed else "float32",
+    )
+
+
+def start_dense(task: SentenceVectors, trainer: TrainingLoop[FineTuning], precision: str) -> None:
+    """Fit a student's last Dense to its teacher's vectors of some texts, and note how near it is.
+
+    It is a ridge regression from the encoder's vectors as they are.  What it shrinks to is the
+    Dense's first weight times the number that fits best, so few texts change little.
+    """
+    objective = trainer.objective
+    model, features = objective.model.eval(), objective.features
+    order = np.random.default_rng(0).permutation(len(features))[:_MOST_FITTED]
+    some = [features[number] for number in sorted(order)]
+    with trainer.whole_model(), trainer.stage("dense"), torch.no_grad():
+        dense = model.get_submodule(DENSE)
+        assert isinstance(dense, nn.Sequential)
+        model.add_module(DENSE, dense[:-1])
+        telling = trainer.reporter.of_stage("dense: the encoder's vectors", len(some))
+        found = run_features(task, model, some, reporter=telling, precision=precision)
+        model.add_module(DENSE, dense)
+        linear = dense[-1].get_submodule("linear")
+        weight, bias = linear.get_parameter("weight"), linear.get_parameter("bias")
+        vectors = np.concatenate(found).astype(np.float64)
+        wanted = np.concatenate([one.taught for one in some]).astype(np.float64)
+        mean, middle = vectors.mean(0), wanted.mean(0)
+        inputs, outputs = vectors - mean, wanted - middle
+        first = weight.cpu().double().numpy()
+        given = inputs @ first.T
+        first = first * ((given * outputs).sum() / max(np.square(given).sum(), 1e-12))
+        products = inputs.T @ inputs
+        penalty = _PENALTY * np.trace(products) / products.size**0.5 / len(inputs) + 1e-12
+        products[np.diag_indices_from(products)] += penalty
+        first += np.linalg.solve(products, inputs.T @ (outputs - inputs @ first.T)).T
+        weight.copy_(torch.from_numpy(first))
+        bias.copy_(torch.from_numpy(middle - first @ mean))
+        apart = np.square(inputs @ first.T - outputs).sum(1).mean()
+    trainer.reporter.tell(
+        f"the Dense begins as a fit to the teacher's vectors of {count_of(len(some), 'text')}: "
+        f"squared distance {apart:.4f}"
     )
 
 

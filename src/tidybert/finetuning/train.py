@@ -32,6 +32,7 @@ from tidybert.finetuning.head_start import (
     built_from,
     keep_layers,
     model_sources,
+    start_dense,
     start_with_probe,
     with_head_start,
 )
@@ -232,9 +233,12 @@ def train(
         one.example += len(data.train)
     features = [*data.train_features, *unlabelled]
     supervision = supervision_of(job, examples, task, tokenizer, features, reporter)
+    new_dense = None
     if supervision.space is not None and isinstance(task, SentenceVectors):
         with weights_drawn_with(arguments.seed):
-            task = task.taught(network, *supervision.space)
+            taught = task.taught(network, *supervision.space)
+        new_dense = taught if taught.dense is not task.dense else None
+        task = taught
     if not has_head:
         task.start(network, data.train_features)
     precision = decided(arguments.precision, device, config.hidden_size, reporter, before)
@@ -305,6 +309,8 @@ def train(
         write_arguments(run, {**given, RECORD: record})
     if supervision.encoder is not None and loop.state.step == 0:
         learn_states(loop, supervision.encoder)
+    if new_dense is not None and job.arguments.head_start != "random" and loop.state.step == 0:
+        start_dense(new_dense, loop, answering)
     folds = None
     supervision = replace(supervision, encoder=None)  # whose memory is free from here on
     if not has_head and arguments.head_start != "random" and loop.state.step == 0:

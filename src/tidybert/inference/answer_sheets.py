@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.errors import LimitError, param
+from tidybert.errors import LimitError, param, require_package
 from tidybert.files.records import guarded
 from tidybert.inference.answer_files import AnswerForm
 from tidybert.storage.atomic_files import atomic_file, atomic_write_bytes
@@ -137,6 +137,7 @@ def table_form(
     if target is None or target.suffix.lower() not in TABLES:
         return None
     if target.suffix.lower() == ".xlsx":
+        require_package("xlsxwriter")
         how["delimiter"] = None
     return kind(f"table, top {how.get('top_k')}", str, **how)
 

@@ -1,6 +1,6 @@
 """Labelled examples and a finished model to its metrics, for the shell and for Python alike."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from tidybert.storage.model_files import ARGUMENTS_FILE
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.labelled_examples import read_all
+from tidybert.tasks.task import AnyTask
 from tidybert.tasks.vectors.vector_answers import PairAnswers
 from tidybert.training.runs.provenance import file_identity, recorded_files
 
@@ -79,14 +80,14 @@ def measure(
         if is_dev:
             warn(f"{file} chose the best weights in training, so these metrics flatter it")
         metrics |= _trained_on(predictor.directory, file, task, examples, warn)
-    if drawn := task.drawn_of(examples):
-        # Chosen texts are harder than new ones, or of other classes.
-        found = answers.metrics(np.array(drawn))
-        metrics |= {"num_chosen": len(examples) - len(drawn), "drawn_at_random": found}
+    if drawn := drawn_metrics(task, answers, examples):
+        metrics |= drawn
+        count, chosen = len(examples), drawn["num_chosen"]
+        value = drawn["drawn_at_random"][task.metric]
         warn(
-            f"{metrics['num_chosen']:,} of the {len(examples):,} examples of {file} were chosen to "
-            f"teach a model, so these metrics are not those of new texts: {task.metric} of the "
-            f"{len(drawn):,} drawn at random is {found[task.metric]:.4f}"
+            f"{chosen:,} of the {count:,} examples of {file} were chosen to teach a model, so "
+            f"these metrics are not those of new texts: {task.metric} of the {count - chosen:,} "
+            f"drawn at random is {value:.4f}"
         )
     if (remark := predictor.unknown.remark()) is not None:
         warn(remark)
@@ -149,3 +150,15 @@ def _trained_on(
             f"{file}, so these metrics flatter it"
         )
     return {"num_trained_on": count}
+
+
+def drawn_metrics(task: AnyTask, answers: Any, examples: Sequence[Any]) -> dict[str, Any]:
+    """How many examples were chosen to teach a model, and the metrics of the others; {} for none.
+
+    Chosen texts are harder than new ones, or of other classes.
+    """
+    drawn = task.drawn_of(examples)
+    if not drawn:
+        return {}
+    found = answers.metrics(np.array(drawn))
+    return {"num_chosen": len(examples) - len(drawn), "drawn_at_random": found}

@@ -7,20 +7,19 @@ blacked out, or what may have to be.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack
 
 import numpy as np
 
 from tidybert.checkpoints.graph import Cpu
-from tidybert.errors import DataError, TidyBertError, UsageError, param
+from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.files.columns import KNOWN_NAMES, is_number, plain_name
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.formats import source
 from tidybert.files.reading import ReadOptions, ReadReport
-from tidybert.files.records import CellsRow
-from tidybert.files.rows import Problem, Record, count_of, has_lone_surrogate
+from tidybert.files.rows import Problem, Record, has_lone_surrogate
 from tidybert.files.text_files import FORMATS
 from tidybert.files.text_lines import chomp
 from tidybert.inference.answer_files import AnswerForm, Chunks, json_line
@@ -165,48 +164,18 @@ class Row:
 def _rows(options: ReadOptions, report: ReadReport, *, need_label: bool) -> Iterator[Row]:
     with source(report, FORMATS) as found:
         rows: Iterator[Record | Problem]
+        text = options.text if found.shape == "cells" and options.header is None else None
+        if text is not None and is_number(text):
+            report.options = replace(report.options, header=False)
         if found.shape == "lines":
             rows = (
                 Problem(at, problem) if problem else (at, {"text": chomp(line)})
                 for at, line, problem in found.rows
             )
-        elif found.shape == "cells":
-            rows = _cell_records(found.rows, report)
         else:
             rows = found.records(report)
         for one in rows:
             yield Row(one.row, None) if isinstance(one, Problem) else Row(*one)
-
-
-def _cell_records(
-    rows: Iterator[CellsRow | Problem], report: ReadReport
-) -> Iterator[Record | Problem]:
-    """Rows of cells by the names of the first, or by number where the text is so named.
-
-    No message shows the first row: it may be data.
-    """
-    by_number = report.options.text is not None and is_number(report.options.text)
-    has_header = not by_number if report.options.header is None else report.options.header
-    names: list[str] = []
-    for row in rows:
-        if isinstance(row, Problem):
-            yield row
-            continue
-        number, cells = row
-        if not names:
-            named = [cell.strip() for cell in cells] if has_header else [""] * len(cells)
-            blank = named.count("") > 1 or not has_header
-            names = [name or str(at) if blank else name for at, name in enumerate(named)]
-            if len({*names}) < len(names):
-                raise DataError(f"{report.path}:{number}: several columns have one name")
-            report.header = has_header
-            if has_header:
-                continue
-        if len(cells) == len(names):
-            yield number, dict(zip(names, cells, strict=True))
-        else:
-            what = f"{count_of(len(cells), 'column')} where the first row has {len(names)}"
-            yield Problem(number, what)
 
 
 _read_rows: Final = ExampleReader[Row](_rows, FORMATS)

@@ -16,8 +16,7 @@ from torch.nn import functional
 from tidybert.configuration import BertConfig
 from tidybert.modeling.attention import PLAIN_PASS, BertAttention, PassOptions
 from tidybert.modeling.kernels.dropout import LayerNorm, dropout_add
-from tidybert.modeling.kernels.linear import Linear
-from tidybert.modeling.kernels.sizes import cut
+from tidybert.modeling.kernels.linear import Linear, cut
 from tidybert.modeling.kernels.transfer import to_device
 from tidybert.modeling.rows import Rows
 

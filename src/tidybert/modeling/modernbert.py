@@ -18,8 +18,7 @@ from tidybert.modeling.embeddings import BertEmbeddings
 from tidybert.modeling.encoder import ACTIVATIONS, BertEncoder, BertLayer, LowerStates
 from tidybert.modeling.kernels.dropout import LayerNorm, dropout, dropout_add
 from tidybert.modeling.kernels.fast_attention import attention
-from tidybert.modeling.kernels.linear import Linear
-from tidybert.modeling.kernels.sizes import cut
+from tidybert.modeling.kernels.linear import Linear, cut
 from tidybert.modeling.rows import Rows, pooled
 
 

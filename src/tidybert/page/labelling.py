@@ -17,13 +17,15 @@ import numpy as np
 
 from tidybert.data.labels_file import SEPARATOR, Answer, CorrectionsFile, LabelsFile
 from tidybert.errors import DataError, TidyBertError, in_shell
-from tidybert.files.label_rows import LABELLED, NONE, SKIPPED, UNDONE, text_key
+from tidybert.files.annotations import Span
+from tidybert.files.label_rows import ASKED, LABELLED, NONE, SKIPPED, UNDONE, text_key
 from tidybert.files.text_examples import TextExample, canonical_label
 from tidybert.finetuning.active_learning import Drawn, NextText, Pool
 from tidybert.metrics.bootstrap import proportion_interval
 from tidybert.page.label_probe import Floats, Labelled, LabelProbe, Learned
 from tidybert.storage.limits import LABELS
 from tidybert.system.reporter import SILENT, Reporter
+from tidybert.tasks.tags.tag_files import split_text
 from tidybert.tasks.text_task import TextTask
 
 KEYS: Final = "123456789abcdefghijklmopqrtuvwxyz"
@@ -36,6 +38,9 @@ _QUEUE: Final = 10
 _NEAR: Final = 8
 _NEAR_CHARACTERS: Final = 300
 _MOST_ERRORS: Final = 50
+
+Mark = tuple[int, int, str]
+"""An entity on the page: its first and its last word, from 0, and its type."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class LabelSettings:
     """What is labelled, by which model, into which classes.
 
     model: None believes nothing and asks in the order of the texts.
+    of_entities: words of the texts are marked, whose types are the classes.
     suspects: one a text, where the labels of a check are looked at; each text is then asked once,
         in its order, and its label stays where it is not corrected.
     """
@@ -62,6 +68,7 @@ class LabelSettings:
     classes: Sequence[str] = ()
     descriptions: Mapping[str, str] = field(default_factory=dict)
     multi_label: bool = False
+    of_entities: bool = False
     at_random: bool = False
     seed: int = 0
     suspects: Sequence[Suspect] = ()
@@ -95,13 +102,26 @@ class Labelling:
                 self._number_of[key] = len(self.examples)
                 self.examples.append(one)
         self.num_equal = len(examples) - len(self.examples)
+        #: The first so many are asked; the others have labels in the file alone.
+        self.num_asked = len(self.examples)
+        answers = store.read()
+        for found in answers:
+            key = self._key(found.row, found.texts)
+            if found.status == LABELLED and key not in self._number_of:
+                self._number_of[key] = len(self.examples)
+                row = int(found.row) if found.row.isdecimal() else 0
+                self.examples.append(
+                    TextExample(found.texts[0], (*found.texts, None)[1], None, row)
+                )
         self.classes: list[str] = []
         self._answers: dict[int, Answer] = {}
+        #: Texts that a spreadsheet has to answer, and how they were drawn.
+        self._waiting: dict[int, Drawn] = {}
         #: What each action changed: the answers before it, by number.
         self._history: list[dict[int, Answer | None]] = []
         self._probe: LabelProbe | None = None
         self._near = np.empty((0, 0), dtype=np.float32)
-        self._pool = self._pool_of(np.zeros((len(self.examples), 1), dtype=np.float32))
+        self._pool = self._pool_of(np.zeros((self.num_asked, 1), dtype=np.float32))
         self._learned: Learned | None = None
         self._queue: list[NextText] = []
         self._current: NextText | None = None
@@ -109,7 +129,7 @@ class Labelling:
         self._said = ""
         self._wanted, self._ended, self._seconds, self._since = threading.Event(), False, 0.0, 0
         self._thread: threading.Thread | None = None
-        self._take(store.read())
+        self._take(answers)
         self._said = "; ".join(store.notes)
         self._advance()
 
@@ -130,27 +150,40 @@ class Labelling:
     # What a person does.
 
     def answer(
-        self, number: int, labels: Sequence[str], status: str = LABELLED, also: Sequence[int] = ()
+        self,
+        number: int,
+        labels: Sequence[str],
+        status: str = LABELLED,
+        also: Sequence[int] = (),
+        marks: Sequence[Mark] = (),
     ) -> None:
         """Keep what is said of a text, and of others at once; the next text is then asked.
 
-        Raises DataError for a wrong number or label, and what the store raises: nothing is kept
-        then.
+        Where entities are marked, ``marks`` are all of the text, in place of labels.  Raises
+        DataError for a wrong number or label, and what the store raises: nothing is kept then.
         """
         with self._lock:
             self._read_again()
             if status not in (LABELLED, NONE, SKIPPED):
                 raise DataError(f"the status {status!r:.40} is none of labelled, none and skipped")
-            names = tuple(self._checked_labels(labels)) if status == LABELLED else ()
+            entities: tuple[Span, ...] = ()
+            if self.settings.of_entities and status == LABELLED:
+                entities = self._entities(self._example(number).text, marks)
+                names = tuple(one.label for one in entities)
+            else:
+                names = tuple(self._checked_labels(labels)) if status == LABELLED else ()
             numbers = list(dict.fromkeys((number, *also)))
             given = [
-                Answer(tuple(TextTask.shown(one)), names, status, self._drawn(at), str(one.row))
-                for at in numbers for one in [self._example(at)]
+                Answer(
+                    tuple(TextTask.shown(self._example(at))), names, status, self._drawn(at),
+                    str(self._example(at).row), entities,
+                )
+                for at in numbers
             ]  # fmt: skip
             self._store.add(given)
             self._history.append({at: self._answers.get(at) for at in numbers})
             self._answers |= dict(zip(numbers, given, strict=True))
-            self.classes += [name for name in names if name not in self.classes]
+            self._know(names)
             self._label_changed()
             self._advance()
 
@@ -162,7 +195,7 @@ class Labelling:
                 raise DataError("there is no answer to take back")
             before = self._history[-1]
             self._store.add([
-                was or replace(self._answers[number], labels=(), status=UNDONE)
+                was or replace(self._answers[number], labels=(), entities=(), status=UNDONE)
                 for number, was in before.items()
             ])  # fmt: skip
             self._history.pop()
@@ -179,6 +212,23 @@ class Labelling:
                 raise DataError(f"text {number} has no answer yet")
             self._current = NextText(number, self._drawn(number))
 
+    def propose(self, count: int) -> int:
+        """Write the next texts into the file, for a person to fill in their labels there.
+
+        Returns how many there were.  ``start`` is not called before.
+        """
+        self._current = None
+        if self.settings.model is not None:
+            self._encode()
+            self._learn()
+        self._choose(count)
+        chosen = [one for one in self._queue if one.number not in self._waiting]
+        self._store.add([
+            Answer(tuple(TextTask.shown(one)), (), ASKED, each.drawn, str(one.row))
+            for each in chosen for one in [self.examples[each.number]]
+        ])  # fmt: skip
+        return len(chosen)
+
     # What the page shows.
 
     def view(self) -> dict[str, Any]:
@@ -193,17 +243,21 @@ class Labelling:
                 right = sum(one.correct == 1 for one in learned.measured)
                 interval = proportion_interval(right / count, count)
                 accuracy = {"low": interval.low, "high": interval.high, "count": count}
-            random = sum(one.drawn == "random" for one in self._answers.values() if one.labels)
+            random = sum(
+                one.drawn == "random" for one in self._answers.values() if one.status == LABELLED
+            )
             return {
                 "file": self.settings.file, "out": self.settings.out, "encoding": self._encoded,
                 "several": self.settings.multi_label, "corrects": bool(self.settings.suspects),
+                "marks": self.settings.of_entities, "keys": KEYS,
                 "classes": [
                     {"name": name, "key": KEYS[at : at + 1], "count": counts[name]}
                     for at, name in enumerate(self.classes)
                 ],
                 "labelled": statuses[LABELLED], "none": statuses[NONE],
                 "skipped": statuses[SKIPPED], "random": random,
-                "left": len(self.examples) - len(self._answers), "equal": self.num_equal,
+                "left": sum(at not in self._answers for at in range(self.num_asked)),
+                "equal": self.num_equal,
                 "accuracy": accuracy, "learned": learned.count if learned else 0,
                 "canGoBack": bool(self._history), "item": self._item(), "said": said,
             }  # fmt: skip
@@ -250,15 +304,29 @@ class Labelling:
             "number": number, "row": one.row, "texts": TextTask.shown(one), "near": near,
             "drawn": self._current.drawn, "labels": given.labels if given else [],
             "status": given.status if given else "", "beliefs": beliefs,
-            "suspect": None if suspect is None else vars(suspect),
+            "suspect": None if suspect is None else vars(suspect), **self._words(one.text, given),
         }  # fmt: skip
+
+    def _words(self, text: str, given: Answer | None) -> dict[str, Any]:
+        """The words of a text, each after what is before it, and the entities that it has."""
+        if not self.settings.of_entities:
+            return {}
+        _, spans = split_text(text)
+        ends = [0, *(end for _, end in spans)]
+        words = [[text[end:a], text[a:b]] for end, (a, b) in zip(ends, spans, strict=False)]
+        marks = []
+        for each in given.entities if given else ():
+            within = [at for at, (a, b) in enumerate(spans) if a < each.end and b > each.start]
+            marks += [[within[0], within[-1], each.label]] if within else []
+        return {"words": words, "after": text[ends[-1] :], "entities": marks}
 
     def _nearest(self, number: int) -> list[int]:
         """Texts that may be labelled with one at once; those to be drawn at random stay."""
         if not len(self._near):
             return []
         cosines = self._near @ self._near[number]
-        cosines[self._pool.is_kept] = -np.inf
+        cosines[: self.num_asked][self._pool.is_kept] = -np.inf
+        cosines[self.num_asked :] = -np.inf
         cosines[[number, *self._answers]] = -np.inf
         order = np.argsort(-cosines, kind="stable")[:_NEAR]
         return [at for at in order.tolist() if np.isfinite(cosines[at])]
@@ -273,14 +341,18 @@ class Labelling:
         """Begin with the answers of the store."""
         self.classes = list(self.settings.classes)
         self._answers = {}
+        self._waiting = {}
         others = set()
         self._history = []
         for one in answers:
             number = self._number_of.get(self._key(one.row, one.texts))
-            self.classes += [name for name in one.labels if name not in self.classes]
+            self._know(one.labels)
             if number is None:
-                others.add(one.key)
+                others.update([one.key] if one.status == LABELLED else [])
+            elif one.status == ASKED:
+                self._waiting[number] = "random" if one.drawn == "random" else "chosen"
             elif one.status == UNDONE:
+                self._waiting.pop(number, None)
                 self._answers.pop(number, None)
                 self._history = [each for each in self._history if number not in each]
             else:
@@ -290,15 +362,18 @@ class Labelling:
         if others:
             self._store.notes.append(
                 f"{len(others):,} texts of {self.settings.out} are not in "
-                f"{self.settings.file}: training reads them, the page does not"
+                f"{self.settings.file}: training reads them, the page once it starts again"
             )
+
+    def _know(self, names: Sequence[str]) -> None:
+        self.classes += [name for name in dict.fromkeys(names) if name not in self.classes]
 
     def _read_again(self) -> None:
         if not self._store.has_changed():
             return
         before = self.classes
         self._take(self._store.read())
-        self.classes += [name for name in before if name not in self.classes]
+        self._know(before)
         changed = f"another program changed {self.settings.out}, and it was read again"
         self._said = "; ".join([changed, *self._store.notes])
         self._label_changed()
@@ -314,6 +389,22 @@ class Labelling:
         if not 0 <= number < len(self.examples):
             raise DataError(f"there is no text {number}")
         return self.examples[number]
+
+    def _entities(self, text: str, marks: Sequence[Mark]) -> tuple[Span, ...]:
+        """The spans of marks; raises DataError where they are not in the text, or share a word."""
+        _, spans = split_text(text)
+        found: list[Span] = []
+        free = 0
+        for first, last, label in sorted(marks):
+            if not free <= first <= last < len(spans):
+                raise DataError(
+                    f"words {first} to {last} are in another entity, or not among the text's "
+                    f"{len(spans)} words"
+                )
+            free, (start, end) = last + 1, (spans[first][0], spans[last][1])
+            (name,) = self._checked_labels([label])
+            found.append(Span(start, end, name, text[start:end]))
+        return tuple(found)
 
     def _checked_labels(self, labels: Sequence[str]) -> list[str]:
         found = []
@@ -341,7 +432,7 @@ class Labelling:
     def _advance(self) -> None:
         """Ask the next text."""
         if self.settings.suspects:
-            open_ones = [at for at in range(len(self.examples)) if at not in self._answers]
+            open_ones = [at for at in range(self.num_asked) if at not in self._answers]
             self._current = NextText(open_ones[0], "chosen") if open_ones else None
             return
         self._queue = [one for one in self._queue if one.number not in self._answers]
@@ -352,20 +443,30 @@ class Labelling:
     def _pool_of(self, vectors: Floats) -> Pool:
         return Pool(vectors, self.settings.seed, at_random=self.settings.at_random)
 
-    def _choose(self) -> None:
+    def _choose(self, count: int = _QUEUE) -> None:
         """Fill the queue; the lock is held."""
-        labels = np.full(len(self.examples), -1, dtype=np.int64)
+        labels = np.full(self.num_asked, -1, dtype=np.int64)
+        elsewhere = []
         for at, one in self._answers.items():
-            if one.labels:
+            if one.labels and at < self.num_asked:
                 labels[at] = self.classes.index(one.labels[0])
-        passed = [at for at, one in self._answers.items() if not one.labels]
-        drawn = [self._drawn(at) for at, one in self._answers.items() if one.status != SKIPPED]
+            elif one.labels:
+                elsewhere.append(self.classes.index(one.labels[0]))
+        passed = [at for at, one in self._answers.items() if not one.labels and at < self.num_asked]
+        drawn = [
+            self._drawn(at)
+            for at, one in self._answers.items() if one.status != SKIPPED and one.drawn
+        ]  # fmt: skip
+        waiting = {at: how for at, how in self._waiting.items() if at not in self._answers}
+        passed += waiting
+        drawn += waiting.values()
         if self._current is not None and self._current.number not in self._answers:
             # The text that is on the page stays there, and is asked already.
             passed.append(self._current.number)
             drawn.append(self._current.drawn)
-        doubts = None if self._learned is None else self._learned.doubts
-        self._queue = self._pool.next(labels, drawn, doubts, _QUEUE, passed)
+        doubts = None if self._learned is None else self._learned.doubts[: self.num_asked]
+        found = self._pool.next(labels, drawn, doubts, count, passed, elsewhere)
+        self._queue = [*(NextText(at, how) for at, how in waiting.items()), *found]
 
     # The thread that encodes, learns and chooses.
 
@@ -409,7 +510,7 @@ class Labelling:
         lengths = np.maximum(np.linalg.norm(centred, axis=1, keepdims=True), 1e-12)
         with self._lock:
             self._probe, self._near, self._encoded = probe, centred / lengths, None
-            self._pool = self._pool_of(probe.vectors)
+            self._pool = self._pool_of(probe.vectors[: self.num_asked])
 
     def _learn(self) -> None:
         with self._lock:

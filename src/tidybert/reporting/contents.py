@@ -4,7 +4,7 @@ docs/trust.md names the keys. The page shows these contents and nothing else.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -26,7 +26,7 @@ from tidybert.reporting.evaluation import Evaluation
 from tidybert.system.version import installed_version
 
 if TYPE_CHECKING:
-    from tidybert.tasks.answers import Judgement, Search
+    from tidybert.tasks.answers import Judgement, ScoredEntities, Search
 
 
 # What a report measures beside the metrics: confidence, lengths, and how far off scores are.
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 MAX_POINTS: Final = 200
 FEWEST_ANSWERED: Final = 20
 _SHARES: Final = (1.0, 0.95, 0.9, 0.8, 0.7, 0.5)
+_RECALLS: Final = (0.5, 0.8, 0.9, 0.95, 0.98, 0.99)
 MAX_GROUPS: Final = 6
 FEWEST_IN_GROUP: Final = 20
 MAX_DOTS: Final = 2000
@@ -48,19 +49,26 @@ Floats = npt.NDArray[np.float64]
 
 def calibration(evaluation: Evaluation) -> dict[str, Any] | None:
     """Whether answers of 80 % confidence are right in 80 % of cases; None without confidence."""
-    confidence, correct = _answered(evaluation)
+    p = evaluation.probabilities
+    brier = None if p is None else brier_score(p, evaluation.labels())
+    return _reliability(*_answered(evaluation), brier)
+
+
+def _reliability(
+    confidence: Floats, correct: Floats, brier: float | None = None
+) -> dict[str, Any] | None:
+    """Confidence beside correctness, (N,) each, all together and in bins; None for N = 0."""
     if not len(confidence):
         return None
     bins = reliability_bins(confidence, correct)
     equal = reliability_bins(confidence, correct, equal_mass=True)
-    p = evaluation.probabilities
     return {
         "num_examples": len(confidence),
         "mean_confidence": float(confidence.mean()),
         "accuracy": float(correct.mean()),
         "expected_calibration_error": expected_calibration_error(bins),
         "equal_mass_calibration_error": expected_calibration_error(equal),
-        "brier_score": None if p is None else brier_score(p, evaluation.labels()),
+        "brier_score": brier,
         "bins": [
             {**asdict(each), **asdict(proportion_interval(each.accuracy, each.count))}
             for each in bins
@@ -94,6 +102,65 @@ def coverage(evaluation: Evaluation) -> dict[str, Any] | None:
         "points": [at(place) for place in places.tolist()],
         "choices": [at(place) for place in firsts.tolist()],
     }
+
+
+def entities(evaluation: Evaluation) -> dict[str, Any] | None:
+    """How honest the scores of entities are, and what each score finds; None without entities."""
+    given, dev = evaluation.entities, evaluation.dev_metrics.get("per_label")
+    if given is None:
+        return None
+    return {
+        "num_examples": given.num_true,
+        "calibration": _reliability(given.scores.clip(0, 1), given.right.astype(np.float64)),
+        "types": {
+            name: _recall_curve(each, dev.get(name) if isinstance(dev, Mapping) else None)
+            for name, each in evaluation.entity_types.items()
+            if each.num_true and len(each.scores)
+        },
+    }
+
+
+def _recall_curve(every: "ScoredEntities", dev: Any) -> dict[str, Any]:
+    """Precision by recall, and the point where the entities given begin; ``dev``: its figures."""
+    curve = risk_coverage(every.scores.clip(0, 1), every.right)
+    given = (curve.coverage * len(every.scores)).round()
+    precision = 1 - curve.risk
+    recall = (precision * given).round() / every.num_true
+
+    def at(place: int) -> dict[str, float]:
+        values = {"threshold": curve.threshold, "precision": precision, "recall": recall}
+        return {name: float(each[place]) for name, each in values.items()}
+
+    def first(shares: npt.ArrayLike) -> list[int]:
+        places = np.unique(np.searchsorted(recall, np.asarray(shares) - 1e-9))
+        return [place for place in places.tolist() if place < len(recall)]
+
+    return {
+        "num_examples": every.num_true,
+        "points": [at(place) for place in first(np.linspace(0, float(recall[-1]), MAX_POINTS))],
+        "choices": [at(place) for place in first(_RECALLS)],
+        "chosen": None if every.threshold is None else _chosen(every, every.threshold, dev),
+    }
+
+
+def _chosen(every: "ScoredEntities", threshold: float, dev: Any) -> dict[str, Any]:
+    """Where the entities given begin, with intervals, and what dev had there if it chose it."""
+    given = every.scores >= threshold
+    num_right, num_given = int(every.right[given].sum()), int(given.sum())
+    is_of_dev = isinstance(dev, Mapping) and dev.get("threshold") == threshold
+    return {
+        "threshold": threshold,
+        "num_given": num_given,
+        "recall": _share(num_right, every.num_true),
+        "precision": _share(num_right, num_given),
+        "dev": {name: dev.get(name) for name in ("recall", "precision")} if is_of_dev else None,
+    }
+
+
+def _share(count: int, total: int) -> dict[str, float | None]:
+    if not total:
+        return {"value": None, "low": None, "high": None}
+    return {"value": count / total, **asdict(proportion_interval(count / total, total))}
 
 
 def lengths(evaluation: Evaluation) -> list[dict[str, Any]] | None:
@@ -324,6 +391,7 @@ def report_contents(evaluation: Evaluation) -> dict[str, Any]:
         "confusion": _confusion(evaluation),
         "calibration": None if of_scores else calibration(evaluation),
         "coverage": None if of_scores else coverage(evaluation),
+        "entities": entities(evaluation),
         "scores": scores(evaluation) if of_scores else None,
         "similarities": similarities(evaluation.searches),
         "lengths": lengths(evaluation),
@@ -389,9 +457,9 @@ def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[s
     if chosen := evaluation.metrics.get("num_chosen"):
         value = evaluation.metrics["drawn_at_random"][evaluation.metric]
         notes.append(
-            f"{chosen:,} of these {count:,} examples were chosen to teach a model, so the figures "
-            f"are not those of new texts: {evaluation.metric} of the {count - chosen:,} drawn at "
-            f"random is {value:.4f}"
+            f"{chosen:,} of these {count:,} examples were chosen to teach a model, so they are "
+            f"harder than new texts and the figures read low: {evaluation.metric} of the "
+            f"{count - chosen:,} drawn at random is {value:.4f}"
         )
     if cut:
         notes.append(

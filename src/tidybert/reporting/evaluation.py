@@ -17,7 +17,7 @@ from tidybert.reporting.training_history import TrainingHistory, read_training_h
 from tidybert.storage.model_files import ARGUMENTS_FILE
 
 if TYPE_CHECKING:
-    from tidybert.tasks.answers import Answers, Judgement, Search
+    from tidybert.tasks.answers import Answers, Judgement, ScoredEntities, Search
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Evaluation:
     truncation: what happened to examples that lost a part, after "3 of 9 examples".
     metric: the one that picked the model's weights.  meanings: in the order of the report.
     notes: sentences to read before all others.
+    entities: those in the answers.  entity_types: by type all that may be there.
+    dev_metrics: what the training measured on dev.
     is_dev: whether the file is the dev of the training; None where that is not known.
     label_names, probabilities (N, C): None where an example does not have one class.
     """
@@ -62,6 +64,9 @@ class Evaluation:
     origin: ModelOrigin = field(default_factory=ModelOrigin)
     correctness: str = "accuracy"
     searches: Sequence["Search"] = ()
+    entities: "ScoredEntities | None" = None
+    entity_types: Mapping[str, "ScoredEntities"] = field(default_factory=dict)
+    dev_metrics: Mapping[str, Any] = field(default_factory=dict)
     is_dev: bool | None = None
     notes: Sequence[str] = ()
 
@@ -109,6 +114,9 @@ def evaluation_of(
         origin=read_model_origin(run),
         correctness=task.correctness,
         searches=answers.searches(),
+        entities=answers.entities_given(),
+        entity_types=answers.entities_by_type(),
+        dev_metrics=metadata.metrics if (metadata := _metadata(run)) else {},
         is_dev=is_dev,
         notes=notes,
     )
@@ -120,16 +128,20 @@ def read_model_origin(run: str | Path) -> ModelOrigin:
         arguments, _ = read_arguments(Path(run) / ARGUMENTS_FILE)
     except TidyBertError:
         arguments = {}
-    try:
-        metadata = ModelMetadata.read(run)
-    except TidyBertError:
-        metadata = None
+    metadata = _metadata(run)
     return ModelOrigin(
         start=_of_kind(arguments.get("model"), str),
         train=_of_kind(arguments.get("train"), str),
         seed=_of_kind(arguments.get("seed"), int),
         sha256=metadata.sha256 if metadata else None,
     )
+
+
+def _metadata(run: str | Path) -> ModelMetadata | None:
+    try:
+        return ModelMetadata.read(run)
+    except TidyBertError:
+        return None
 
 
 def _of_kind(value: Any, kind: type) -> Any:

@@ -27,6 +27,8 @@ _LARGEST_DOT, _SMALLEST_DOT = 8.0, 2.5
 _INTERVAL_WIDTH, _INTERVAL_HEIGHT = 150.0, 18.0
 FEWEST_JOINED: Final = 10
 """Examples of a bin of the calibration curve; those of fewer are chance: faint, and not joined."""
+MOST_CURVES: Final = 24
+"""Types of entities with a picture each."""
 # With more classes, a confusion matrix shows no counts, or writes the predicted classes upwards.
 _MOST_WITH_COUNTS: Final = 20
 _MOST_WITH_FLAT_NAMES: Final = 6
@@ -51,7 +53,9 @@ def interval(
     )
 
 
-def calibration(bins: Sequence[Entry], right: str = "accuracy") -> Markup:
+def calibration(
+    bins: Sequence[Entry], right: str = "accuracy", sure: str = "confidence", noun: str = "answers"
+) -> Markup:
     """The mean correctness of answers, called ``right``, by confidence; equal on the diagonal."""
     frame = Frame((0, 1), (0, 1))
     most = max(each["count"] for each in bins)
@@ -60,14 +64,14 @@ def calibration(bins: Sequence[Entry], right: str = "accuracy") -> Markup:
     for each in bins:
         x, y, faint = each["confidence"], each["accuracy"], "" if each in joined else " faint"
         dots.append(frame.upright(x, each["low"], each["high"], f"whisker{faint}"))
-        hover = f"{each['count']:,} examples: confidence {x:.3f}, {right} {y:.3f}"
+        hover = f"{each['count']:,} {noun}: {sure} {x:.3f}, {right} {y:.3f}"
         radius = _SMALLEST_DOT + (_LARGEST_DOT - _SMALLEST_DOT) * (each["count"] / most) ** 0.5
         dots.append(frame.dot(x, y, hover, radius, f"dot{faint}"))
     return frame.picture(
-        "calibration",
+        "calibration" if sure == "confidence" else f"calibration-{sure}",
         "Calibration curve",
-        f"The {right} of the answers by their confidence; on the dashed diagonal both are equal.",
-        frame.axes("confidence", right, x_text=percent, y_text=percent),
+        f"The {right} of the {noun} by their {sure}; on the dashed diagonal both are equal.",
+        frame.axes(sure, right, x_text=percent, y_text=percent),
         frame.line([(0, 0), (1, 1)], "ideal"),
         frame.line([(each["confidence"], each["accuracy"]) for each in joined], "line thin"),
         *dots,
@@ -85,6 +89,26 @@ def coverage(points: Sequence[Entry], right: str = "accuracy") -> Markup:
         f"The {right} of the surest answers, for each fraction of the examples.",
         frame.axes("fraction answered, surest first", right, x_text=percent, y_text=percent),
         frame.line(line),
+    )
+
+
+def recall(points: Sequence[Entry], chosen: Entry | None, name: str, number: int) -> Markup:
+    """The precision of a type's entities by their recall, and the point that was chosen."""
+    frame, dots = Frame((0, 1), (0, 1)), []
+    if chosen is not None and chosen["num_given"]:
+        x, y = chosen["recall"]["value"], chosen["precision"]
+        hover = f"score {chosen['threshold']:.4g}: recall {x:.3f}, precision {y['value']:.3f}"
+        dots = [
+            frame.upright(x, y["low"], y["high"]),
+            frame.dot(x, y["value"], hover, 6, "dot second"),
+        ]
+    return frame.picture(
+        f"recall-{number}",
+        f"{name}: precision against recall",
+        f"The precision of entities of the type {name}, for each share of them that is found.",
+        frame.axes("recall", "precision", x_text=percent, y_text=percent),
+        frame.line([(each["recall"], each["precision"]) for each in points]),
+        *dots,
     )
 
 

@@ -74,7 +74,8 @@ def environment() -> Environment:
     made.filters |= {
         each.__name__: each
         for each in (
-            *(number, told_apart, share, between, beginning, facts, columns, cells, weakest_first),
+            *(number, told_apart, share, between, beginning, facts, columns, cells),
+            *(weakest_first, most_frequent),
             *(scale_of, main_metrics, sha256, last_part, breakable, spaced, pictures.token_range),
             corrected_csv,
         )
@@ -177,6 +178,12 @@ def weakest_first(rows: Mapping[str, Row]) -> list[tuple[str, Row]]:
     return sorted(rows.items(), key=lambda row: row[1].get("f1", 0.0))
 
 
+def most_frequent(rows: Mapping[str, Row], count: int) -> list[tuple[str, Row]]:
+    """So many rows at most, those with the most examples, in their own order."""
+    kept = sorted(rows, key=lambda name: -rows[name]["num_examples"])[:count]
+    return [(name, row) for name, row in rows.items() if name in kept]
+
+
 def sha256(text: str) -> str:
     """The digest of a text as a content security policy spells it."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -201,10 +208,6 @@ def write_check(contents: Mapping[str, Any], directory: Path) -> Path:
         atomic_write_text(aside / "check.json", text)
         if contents["labels"] is not None:
             atomic_write_text(aside / "corrections.csv", _corrections(contents))
-        if contents["suggestions"] is not None:
-            found = contents["suggestions"]
-            columns = ["row", "text", *_pair_column(found), "label", "drawn"]
-            atomic_write_text(aside / "suggestions.csv", csv_text(found, columns))
     return directory / HTML_FILE
 
 

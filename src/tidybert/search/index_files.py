@@ -142,7 +142,7 @@ def write_index(
                     size = chunk_size(embedder, layout)
                     chunks = embedded_chunks(embedder, lacking, layout, first=size, largest=size)
                 growing.add(chunks, reporter, state.num_texts if replacing else 0)
-            growing.finish()
+            growing.finish(reporter)
     return Written(growing.state.num_texts, growing.state.num_truncated, state.num_texts)
 
 
@@ -168,7 +168,7 @@ def delete_texts(directory: str | Path, ids: Sequence[str]) -> int:
     return len(deleted)
 
 
-def compact_index(directory: str | Path) -> int:
+def compact_index(directory: str | Path, reporter: Reporter = SILENT) -> int:
     """Write an index anew without the texts that count no more; how many these were.
 
     The others are in the order of their places, which are counted anew.
@@ -194,7 +194,7 @@ def compact_index(directory: str | Path) -> int:
         with _growing(directory, begun, deque()) as growing:
             growing.copy(content, arrays, order, np.sort(places))
             growing.state.num_truncated, growing.state.scan = state.num_truncated, state.scan
-            growing.finish()
+            growing.finish(reporter)
     return state.num_texts - len(order)
 
 
@@ -407,12 +407,12 @@ class _Growing:
         state.num_bits = len(order) if BITS_FILE in arrays else 0
         state.text_bytes = self._file(TEXTS_FILE).size
 
-    def finish(self) -> None:
+    def finish(self, reporter: Reporter = SILENT) -> None:
         """Make the index of the files."""
         self._sync()
-        self._add_words()
+        self._add_words(reporter)
         if self.state.num_texts >= LEAST_VECTORS:
-            self._add_bits()
+            self._add_bits(reporter)
         for name, file in self._files.items():
             if name != TEXTS_FILE:
                 file.replace_head(npy_header(*self.state.arrays()[name]))
@@ -421,7 +421,7 @@ class _Growing:
         self._write_state(INDEX_FILE)
         _clear(self.directory, self.state)
 
-    def _add_words(self) -> None:
+    def _add_words(self, reporter: Reporter) -> None:
         """Write the postings of texts that no segment has, and again those of a short segment."""
         state = self.state
         if not isinstance(state.segments, list):
@@ -431,12 +431,16 @@ class _Growing:
         while kept and not kept[-1].stays(state.num_texts):
             kept.pop()
         state.segments, first = kept, kept[-1].texts[1] if kept else 0
-        texts = (
-            text
-            for batch in text_batches(self.directory, state)
-            for text in batch["text"].to_pylist()
-        )
-        for count, rows in segments_of(islice(texts, first, None)):
+        telling = reporter.of_stage("counting words", state.num_texts)
+
+        def texts() -> Iterator[str]:
+            done = 0
+            for batch in text_batches(self.directory, state):
+                yield from batch["text"].to_pylist()
+                done += batch.num_rows
+                telling.advance(done)
+
+        for count, rows in segments_of(islice(texts(), first, None)):
             for name, values in rows.items():
                 self._write(name, values)
             last = last.next(first, count, rows)
@@ -444,13 +448,15 @@ class _Growing:
             kept.append(last)
         self._sync()
 
-    def _add_bits(self) -> None:
+    def _add_bits(self, reporter: Reporter) -> None:
         """Write the bits of new vectors, and measure how many candidates they need."""
         state = self.state
+        telling = reporter.of_stage("signs of vectors", state.num_texts)
         arrays = content_of(self.directory, state).arrays
         for words in sign_bits(arrays[VECTORS_FILE], state.num_bits):
             self._write(BITS_FILE, words)
             state.num_bits += len(words)
+            telling.advance(state.num_bits)
         self._sync()
         if state.scan is None or state.num_texts > _GROWN * state.scan.vectors:
             bits = SignBits(content_of(self.directory, state).arrays[BITS_FILE])

@@ -40,8 +40,7 @@ from tidybert.server.work_queue import (
     sizes_of,
     slices,
 )
-from tidybert.system.cores import num_threads
-from tidybert.system.memory import return_freed_memory
+from tidybert.system.cores import num_threads, return_freed_memory
 from tidybert.tasks.answer import TaskAnswer
 from tidybert.tasks.answers import Answers
 from tidybert.tasks.text_task import TextTask

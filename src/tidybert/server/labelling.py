@@ -14,15 +14,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Request
-from pydantic import Field
+from pydantic import Field, Strict
 from starlette.responses import Response
 
 from tidybert.errors import TidyBertError, in_shell
 from tidybert.files.label_rows import LABELLED
-from tidybert.page.labelling import Labelling
+from tidybert.page.labelling import Labelling, Mark
 from tidybert.page.page_model import HEADERS, page_files
 from tidybert.server.answers import JsonAnswer, Refusal
 from tidybert.server.app import make_app
@@ -36,6 +36,11 @@ from tidybert.storage.opening import read_bytes
 _TOKEN: Final = "x-tidybert-token"
 _PLACE: Final = b"{{token}}"
 _SHOWN_LINES: Final = 6
+# A page shows progress each second, a log each half minute.
+_PROGRAM: Final = (
+    "from tidybert.cli import progress; progress.LINE_SECONDS = 1.0; "
+    "from tidybert.__main__ import main; main()"
+)
 _PERCENT: Final = re.compile(r"[a-z ]+: (\d+)%, ")
 
 
@@ -50,7 +55,7 @@ class LabelDesk:
     ) -> None:
         self.labelling, self._words = labelling, training_words
         self.token = secrets.token_urlsafe(24)
-        self.program = [sys.executable, "-m", "tidybert"]
+        self.program = [sys.executable, "-c", _PROGRAM]
         self._lines: deque[str] = deque(maxlen=_SHOWN_LINES)
         self._process: subprocess.Popen[str] | None = None
         self._run: Path | None = None
@@ -103,9 +108,11 @@ class LabelDesk:
     def _follow(self, process: "subprocess.Popen[str]") -> None:
         assert process.stdout is not None
         for line in filter(str.strip, process.stdout):
-            self._lines.append(line.rstrip())
             if found := _PERCENT.match(line):
                 self._share = int(found[1]) / 100
+                if self._lines and _PERCENT.match(self._lines[-1]):
+                    self._lines.pop()
+            self._lines.append(line.rstrip())
 
 
 def label_app(desk: LabelDesk, engine: Engine) -> FastAPI:
@@ -130,6 +137,8 @@ class ActBody(Body):
     labels: list[str] = Field(default=[], max_length=1000)
     status: str = LABELLED
     also: list[int] = Field(default=[], max_length=1000)
+    # A list of JSON is no tuple to a strict model.
+    marks: list[Annotated[Mark, Strict(False)]] = Field(default=[], max_length=10_000)
 
 
 router = APIRouter(route_class=CountedRoute, include_in_schema=False)
@@ -173,7 +182,9 @@ async def act(
     labelling = desk.labelling
     acts: dict[str, Callable[[], Any]] = {
         "view": lambda: None,
-        "answer": lambda: labelling.answer(body.number, body.labels, body.status, body.also),
+        "answer": lambda: labelling.answer(
+            body.number, body.labels, body.status, body.also, body.marks
+        ),
         "back": labelling.back,
         "show": lambda: labelling.show(body.number),
         "errors": labelling.errors,

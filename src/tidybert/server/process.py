@@ -39,8 +39,7 @@ from tidybert.server.served_model import ServedModel, open_models
 from tidybert.server.settings import ServerSettings
 from tidybert.server.work_queue import share
 from tidybert.storage.own_files import remove_tree
-from tidybert.system.cores import num_threads, use_threads
-from tidybert.system.memory import return_freed_memory
+from tidybert.system.cores import num_threads, return_freed_memory, use_threads
 
 _LOGGER: Final = logging.getLogger(__name__)
 # Seconds beyond the deadline for answers that are being sent when the server ends.

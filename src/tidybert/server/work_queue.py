@@ -26,8 +26,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from tidybert.data.features import Features
 from tidybert.server.answers import Refusal
-from tidybert.system.cores import num_threads, use_threads_here
-from tidybert.system.memory import keep_freed_memory
+from tidybert.system.cores import keep_freed_memory, num_threads, use_threads_here
 
 Rows = npt.NDArray[np.float32]
 

@@ -159,7 +159,13 @@ class Pace:
         def advance(done: int) -> None:
             self(done, total, lambda _, rate: f"{done:,}{of} texts, {rate:.1f}/s")
 
-        return Reporter(advance=advance)
+        return Reporter(advance=advance, stage=self.stage)
+
+    def stage(self, name: str, done: int, total: int) -> None:
+        """Show how much of a stage is done, whose name stands for its figures."""
+        if not done:
+            self.text = name
+        self(done, total, lambda _, _rate: name)
 
 
 def clock(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """Answers: a model's outputs for some examples, measured and shown, each part computed once."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, Self, TypeVar
@@ -67,6 +67,20 @@ class Search:
     right_score: float
     wrong: str
     wrong_score: float
+
+
+@dataclass(frozen=True)
+class ScoredEntities:
+    """Entities with their scores, M of them, and which are right.
+
+    num_true: how many the labels have.  threshold: the score from which they are given, if one was
+    chosen.
+    """
+
+    scores: Floats
+    right: npt.NDArray[np.bool_]
+    num_true: int
+    threshold: float | None = None
 
 
 # A task.
@@ -135,6 +149,14 @@ class Answers(ABC, Generic[T, E]):
     def searches(self) -> Sequence[Search]:
         """One a query, for a report; none where an answer is not a search."""
         return ()
+
+    def entities_given(self) -> ScoredEntities | None:
+        """Those in the answers, for a report; None where answers have none."""
+        return None
+
+    def entities_by_type(self) -> Mapping[str, ScoredEntities]:
+        """All that may be there, given or not, for a report; empty without calibrated scores."""
+        return {}
 
     def read(self, number: int) -> Read:
         """How one example was read."""

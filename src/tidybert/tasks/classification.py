@@ -20,10 +20,9 @@ from tidybert.data.long_texts import LongTexts
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
 from tidybert.files.text_examples import TextExample, label_names
 from tidybert.files.text_files import read_soft_examples
-from tidybert.metrics.calibration import fit_temperature
+from tidybert.metrics.calibration import ANSWERS_NONE, fewest_for, fit_temperature, score_for
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import ClassScores, classification_metrics
-from tidybert.metrics.thresholds import ANSWERS_NONE, fewest_for, score_for
 from tidybert.tasks.answer import Classified
 from tidybert.tasks.answers import Floats, Indices, Judgement, only_numbers, softmax
 from tidybert.tasks.targets import Explained, Target, class_target

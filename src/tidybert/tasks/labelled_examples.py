@@ -9,7 +9,7 @@ import numpy as np
 
 from tidybert.errors import DataWarning, UsageError, in_python
 from tidybert.files.reading import Reading, ReadOptions, ReadReport
-from tidybert.files.rows import Memory, in_memory
+from tidybert.files.rows import in_memory
 from tidybert.files.text_examples import TextExample
 from tidybert.options import unknown_name
 from tidybert.system.reporter import SILENT, Reporter
@@ -17,7 +17,7 @@ from tidybert.system.terminal import warn_user
 from tidybert.tasks.registry import task_class, task_flags
 
 if TYPE_CHECKING:
-    from tidybert.tasks.choices.choice_files import ChoiceExample
+    from tidybert.tasks.multiple_choice import ChoiceExample
     from tidybert.tasks.questions.question_files import QuestionExample
     from tidybert.tasks.tags.tag_files import TaggedExample
     from tidybert.tasks.task import AnyTask
@@ -52,8 +52,12 @@ def read_all(
     if isinstance(data, list | tuple) and data and is_example(data[0]):
         return list(data)
     report = report or ReadReport()
+    if not isinstance(data, str | Path):
+        if task.read.tuple_names is None:
+            raise UsageError(f"{name}: the task {task.name} reads only files: give a path")
+        data = in_memory(data, name, task.read.tuple_names, task.read.texts_alone)
     found = task.read(
-        data if isinstance(data, str | Path) else rows_in_memory(task, data, name),
+        data,
         options,
         need_label=need_label,
         known=known if isinstance(task, type) else task.names,
@@ -67,13 +71,6 @@ def read_all(
     if warns and report.num_problems:
         warn_user(in_python("\n".join(report.skipped_lines())), DataWarning)
     return examples
-
-
-def rows_in_memory(task: "AnyTask | type[AnyTask]", data: Any, name: str) -> Memory:
-    """The rows of ``data`` for a task; UsageError for a task that reads files alone."""
-    if task.read.tuple_names is None:
-        raise UsageError(f"{name}: the task {task.name} reads only files: give a path")
-    return in_memory(data, name, task.read.tuple_names)
 
 
 @overload

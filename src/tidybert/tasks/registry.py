@@ -42,9 +42,7 @@ _TASKS: Final = {
     "soft": _Entry("tidybert.tasks.classification:SoftClassification", ClassOptions),
     "multi-label": _Entry("tidybert.tasks.multi_label:MultiLabelClassification", MultiLabelOptions),
     "regress": _Entry("tidybert.tasks.regression:Regression", TextOptions, _SCORED),
-    "choose": _Entry(
-        "tidybert.tasks.choices.multiple_choice:MultipleChoice", TaskOptions, ("tables",)
-    ),
+    "choose": _Entry("tidybert.tasks.multiple_choice:MultipleChoice", TaskOptions, ("tables",)),
     "answer": _Entry(
         "tidybert.tasks.questions.question_answering:QuestionAnswering", QuestionOptions, ()
     ),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final, Self
 
-from tidybert.errors import TidyBertError, in_python
+from tidybert.errors import TidyBertError, in_python, missing_package
 from tidybert.system.signals import STOP_SIGNALS
 from tidybert.system.terminal import write_note
 
@@ -168,6 +168,8 @@ def as_in_python(rows: str = "position") -> Iterator[None]:
     except TidyBertError as error:
         error.args = (in_python(error.message, rows=rows),)
         raise
+    except ModuleNotFoundError as error:
+        raise missing_package(error) or error from None
 
 
 def tell(text: str, rows: str = "position") -> None:

@@ -64,18 +64,19 @@ def fit_probe(
     num_outputs: int,
     loss: ProbeLoss,
     advance: Callable[[int], None] = lambda _done: None,
+    penalties: Sequence[float] = PENALTIES,
 ) -> LinearProbe:
     """Fit a layer from each feature's states (r, H) to its outputs (r, C).
 
     The penalty is the one with the lowest loss on held-out examples.  The same input gives the same
-    bits on one machine with one number of threads.  ``advance`` gets the number of PENALTIES that
+    bits on one machine with one number of threads.  ``advance`` gets the number of penalties that
     are done with.
     """
     whole, mean, deviation = _standardised(states, features, loss)
-    penalty, held_out, chance = _choose_penalty(whole, num_outputs, advance)
+    penalty, held_out, chance = _choose_penalty(whole, num_outputs, penalties, advance)
     layer = _Layer(whole.rows.shape[1], num_outputs)
     layer.fit(whole, None, penalty)
-    advance(len(PENALTIES))
+    advance(len(penalties))
     weight = layer.weight / deviation
     return LinearProbe(weight, layer.bias - weight @ mean, penalty, held_out, chance)
 
@@ -193,7 +194,10 @@ class _Layer:
 
 
 def _choose_penalty(
-    whole: _Part, num_outputs: int, advance: Callable[[int], None]
+    whole: _Part,
+    num_outputs: int,
+    penalties: Sequence[float],
+    advance: Callable[[int], None],
 ) -> tuple[float, float, float]:
     """The penalty with the lowest held-out loss, this loss, and that of constant outputs.
 
@@ -204,7 +208,7 @@ def _choose_penalty(
     )
     if len(examples) == 1:
         # Nothing can be held out, so nothing says that a probe is better than chance.
-        return PENALTIES[0], float("inf"), float("inf")
+        return penalties[0], float("inf"), float("inf")
     fold_of = np.random.default_rng(0).permutation(len(examples))[number_of] % _FOLDS
     num_folds = min(_FOLDS, len(examples)) if len(examples) <= _FEW else 1
     parts = [(whole.of(fold_of != fold), whole.of(fold_of == fold)) for fold in range(num_folds)]
@@ -221,8 +225,8 @@ def _choose_penalty(
         return sum(map_on_threads(loss, range(num_folds))) / weight
 
     chance = held_out(None)
-    best, best_penalty = float("inf"), PENALTIES[0]
-    for number, penalty in enumerate(PENALTIES):
+    best, best_penalty = float("inf"), penalties[0]
+    for number, penalty in enumerate(penalties):
         advance(number)
         found = held_out(penalty)
         if not found < best:

@@ -269,8 +269,7 @@ class Topics(ShowsFacts):
         ]
         described = csv_text(topics, ["label", "text", "topic", "size", "words"])
         written = described, csv_text(assigned, columns)
-        # Excel takes a CSV for UTF-8 by its mark alone.
-        tables = {name: f"\ufeff{each}" for name, each in zip(TABLES, written, strict=True)}
+        tables = dict(zip(TABLES, written, strict=True))
         made_from = {
             "texts": _texts_hash(self.texts),
             "encoder": self.embedder.fingerprint,

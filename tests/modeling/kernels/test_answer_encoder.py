@@ -20,11 +20,12 @@ from tidybert.modeling.kernels.answer_layers import (
     use_int8,
 )
 from tidybert.modeling.kernels.linear import (
+    MOST_ROWS,
     PackedLinear,
     largest_weight,
     lays_out_float32,
+    size_of,
 )
-from tidybert.modeling.kernels.sizes import MOST_ROWS, size_of
 from tidybert.modeling.kernels.threads import ChosenThreads, on_one_thread
 from tidybert.modeling.rows import Rows
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tidybert.modeling.kernels import linear as module
 from tidybert.modeling.kernels import processor
 from tidybert.modeling.kernels.linear import (
+    MOST_ROWS,
     Int8Linear,
     largest_weight,
     plain_int8_linear,
     rounded_weight,
 )
-from tidybert.modeling.kernels.sizes import MOST_ROWS
 
 needs_int8 = pytest.mark.skipif(not largest_weight(), reason="no exact 8-bit products here")
 

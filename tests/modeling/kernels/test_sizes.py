@@ -10,7 +10,7 @@ from benchmarks.speed.kernels import counting_kernels
 from tidybert.configuration import BertConfig
 from tidybert.modeling.heads import BertForSequenceClassification
 from tidybert.modeling.kernels import linear
-from tidybert.modeling.kernels.sizes import cut, filled, size_of
+from tidybert.modeling.kernels.linear import cut, filled, size_of
 from tidybert.modeling.rows import Rows
 
 

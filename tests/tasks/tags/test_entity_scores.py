@@ -11,7 +11,7 @@ from tests.tasks.tags.test_tagging import NAMES, TOKENIZER, tagged
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.data.checks import TrainingData
 from tidybert.errors import ConfigError, UsageError
-from tidybert.metrics.thresholds import ANSWERS_NONE, fewest_right, fewest_to_show
+from tidybert.metrics.calibration import ANSWERS_NONE, fewest_right, fewest_to_show
 from tidybert.tasks.tags.entity_scores import (
     EntityScores,
     asked_shares,

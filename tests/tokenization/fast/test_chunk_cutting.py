@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidybert.tokenization import BasicTokenizer
 from tidybert.tokenization import unicode_tables as tables
-from tidybert.tokenization.fast.chunks import ChunkCutter, Chunks
+from tidybert.tokenization.fast.block_encoder import ChunkCutter, Chunks
 
 SETTINGS = {
     "uncased": BasicTokenizer(),

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidybert.tokenization import BasicTokenizer
-from tidybert.tokenization.fast.chunks import ChunkCutter, normalized_words
+from tidybert.tokenization.fast.block_encoder import ChunkCutter, normalized_words
 
 SETTINGS = {
     "uncased": BasicTokenizer(),

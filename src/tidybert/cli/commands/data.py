@@ -35,8 +35,7 @@ _LONGEST_TEXT: Final = 200
 
 
 @command(
-    "check", "model", "dev", "out", "unlabelled", "suggest", "text", "label", "max_seq_length",
-    "json",
+    "check", "model", "dev", "out", "text", "label", "max_seq_length", "json",
 )  # fmt: skip
 class Check(flags.ExamplesFlags, flags.JsonFlag):
     """Check labelled data before training, and find labels that may be wrong.
@@ -55,12 +54,6 @@ class Check(flags.ExamplesFlags, flags.JsonFlag):
     """``--dev FILE``: Labelled examples to measure on, to compare with the training examples."""
     out: Path | None = None
     """``--out DIR``: New directory for a page to look at and a CSV of labels to correct."""
-    unlabelled: str | None = None
-    """``--unlabelled FILE``: Texts without labels, of which to suggest the next ones to label."""
-    suggest: int | None = option(None, at_least=1, needs="unlabelled")
-    """``--suggest N``: Number of texts of --unlabelled to suggest. If not set: 50."""
-    at_random: bool = option(False, needs="unlabelled")
-    """``--at-random``: Suggest texts drawn at random, not those that teach most."""
     max_seq_length: int | None = None
     """Most tokens of a sequence. If not set: 384 for answer, 128 for other tasks."""
     read: ReadOptions
@@ -72,7 +65,7 @@ class Check(flags.ExamplesFlags, flags.JsonFlag):
 
     def _check(self) -> None:
         from tidybert.checking import check_examples
-        from tidybert.files.reading import Reading, ReadReport
+        from tidybert.files.reading import ReadReport
         from tidybert.tasks.labelled_examples import read_all
         from tidybert.tasks.registry import task_class
 
@@ -82,27 +75,18 @@ class Check(flags.ExamplesFlags, flags.JsonFlag):
         examples = read_all(chosen, self.file, self.read, report=report, **rows)
         job = chosen.from_examples(examples, self.options)
         dev = None if self.dev is None else read_all(job, self.dev, self.read, **rows)
-        pool = None
-        if self.unlabelled is not None:
-            found, like = ReadReport(), Reading.of(self.read, report)
-            read: Any = {"need_label": False, "skip_bad_rows": skip, "like": like}
-            pool = list(job.read(self.unlabelled, report=found, **read))
-            note(*found.lines(str))
         begun = time.monotonic()
         findings = check_examples(
             job,
             self.model,
             examples,
             dev,
-            pool=pool,
-            suggest=self.suggest or 50,
-            at_random=self.at_random,
             max_seq_length=self.max_seq_length,
             device=self.device,
             allow_pickle=self.allow_pickle,
             progress=shown_texts,
         )
-        took, total = time.monotonic() - begun, sum(map(len, (examples, dev or (), pool or ())))
+        took, total = time.monotonic() - begun, sum(map(len, (examples, dev or ())))
         contents = findings.contents(data=self.file, dev=self.dev, model=self.model)
         if self.json:
             print_json(contents)
@@ -151,12 +135,6 @@ def _print(found: "Findings") -> None:
         _show("near-duplicates with different labels", found.contradicting, columns)
     if found.leaked is not None:
         _show("dev texts like a training text", found.leaked, columns)
-    if found.suggestions is not None:
-        columns = {"row": ",", "drawn": "", "likeliest": "", "text": ""}
-        _show("texts to label next", found.suggestions, columns)
-    if found.passed_over is not None and any(found.passed_over.values()):
-        labelled, repeated = found.passed_over["labelled"], found.passed_over["repeated"]
-        print_line(f"not suggested: {labelled:,} with a label in FILE, {repeated:,} repeated")
 
 
 # The cell of a finding under each heading.
@@ -164,8 +142,6 @@ _CELLS: Final[dict[str, Callable[[Mapping[str, Any]], Any]]] = {
     "row": lambda one: one["row"],
     "label": lambda one: one["label"],
     "probe says": lambda one: one["suggested"],
-    "drawn": lambda one: one["drawn"],
-    "likeliest": lambda one: " or ".join(one["likeliest"]),
     "class": lambda one: one["classes"][0],
     "other class": lambda one: one["classes"][1],
     "texts": lambda one: one["count"],

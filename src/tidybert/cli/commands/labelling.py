@@ -18,12 +18,13 @@ from tidybert.server.settings import ServerSettings
 from tidybert.tasks.task_options import DescriptionsOption
 
 if TYPE_CHECKING:
+    from tidybert.data.labels_file import LabelsFile
     from tidybert.page.labelling import Labelling
 
 
 @command(
-    "label", "out", "labels", "descriptions", "model", "multi_label", "corrections", "name", "text",
-    "port",
+    "label", "out", "labels", "descriptions", "labelled", "suggest", "model", "multi_label",
+    "corrections", "name", "text", "port",
 )  # fmt: skip
 class Label(flags.ExamplesFlags, DescriptionsOption):
     """Label texts in the browser by a key each, until Ctrl-C.
@@ -36,10 +37,18 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
 
     file: str
     """``FILE``: Texts without labels, or for --corrections the file that was checked."""
+    task: str = option("classify", choices=("classify", "tag"))
+    """``TASK``: classify, or tag to mark entities in the texts."""
     out: Path | None = None
     """``--out FILE``: CSV of labels, to begin or to go on with."""
     labels: str | None = None
-    """``--labels NAME,NAME``: Names of classes to begin with; you can type more on the page."""
+    """``--labels NAME,NAME``: Names of classes, or types of entities, to begin with; you can type
+    more on the page."""
+    labelled: Path | None = None
+    """``--labelled FILE``: Labels that are there already; they begin those of --out."""
+    suggest: int | None = option(None, at_least=1)
+    """``--suggest N``: Write the next N texts into --out, to be labelled in a spreadsheet, and open
+    no page."""
     model: str = DEFAULT_MODEL
     """``--model MODEL``: Model whose frozen encoder reads the texts, and that is trained."""
     multi_label: bool = False
@@ -63,12 +72,21 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
             raise UsageError("give one of --out labels.csv and --corrections corrections.csv")
         if self.out is not None and self.out.suffix != ".csv":
             raise UsageError(f"--out {self.out}: labels are a CSV; give a name that ends in .csv")
-        for flag in ("labels", "descriptions", "multi_label", "at_random", "name"):
+        begins = ("labels", "descriptions", "labelled", "suggest")
+        for flag in (*begins, "multi_label", "at_random", "name"):
             if self.corrections is not None and getattr(self, flag):
                 shown = f"--{flag.replace('_', '-')}"
                 raise UsageError(
                     f"{shown} does not go with --corrections, whose classes are FILE's"
                 )
+        for flag in ("descriptions", "labelled", "suggest", "multi_label", "corrections"):
+            if self.task == "tag" and getattr(self, flag):
+                raise UsageError(f"--{flag.replace('_', '-')} does not go with the task tag")
+        if self.suggest is not None:
+            with ExitStack() as stack:
+                count = self._opened(stack).propose(self.suggest)
+            note(f"{count:,} texts to label in {self.out}: fill in the column label")
+            return
         process = server_process("label")
         from tidybert.server.labelling import LabelDesk, label_app
 
@@ -118,23 +136,56 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
             ]
             return Labelling(asked, found, settings)
         assert self.out is not None
+        tags = self.task == "tag"
+        if tags and examples[0].text_pair is not None:
+            raise UsageError(f"{self.file} has pairs of texts: name one column with --text")
         if any(one.label is not None for one in examples):
-            note(f"{self.file} has labels, which the page does not read: tidybert check does")
+            note(f"{self.file} has labels, which are not read: --labelled FILE begins with labels")
         how: Any = {"is_pair": examples[0].text_pair is not None, "multi_label": self.multi_label}
+        how["of_entities"] = tags
         store = stack.enter_context(LabelsFile.opened(self.out, by=self.name, **how))
+        if self.labelled is not None:
+            self._begin(store, is_pair=how["is_pair"])
         described = read_descriptions(self.descriptions) if self.descriptions else {}
         names = [each.strip() for each in (self.labels or "").split(",") if each.strip()]
         settings = LabelSettings(
-            file=self.file, out=str(self.out), model=self.model,
+            file=self.file, out=str(self.out), model=None if tags else self.model,
             classes=list(dict.fromkeys([*names, *described])), descriptions=described,
-            multi_label=self.multi_label, at_random=self.at_random, seed=self.seed,
+            multi_label=self.multi_label, of_entities=tags, at_random=tags or self.at_random,
+            seed=self.seed,
             opening={"device": self.device, "allow_pickle": self.allow_pickle},
         )  # fmt: skip
         return Labelling(examples, store, settings, partial(shown_texts, "encoding"))
 
+    def _begin(self, store: "LabelsFile", *, is_pair: bool) -> None:
+        """Copy the labels of --labelled of texts that the store does not know."""
+        from tidybert.data.labels_file import SEPARATOR, Answer
+        from tidybert.files.label_rows import LABELLED, NONE
+        from tidybert.files.text_files import read_examples
+        from tidybert.tasks.text_task import TextTask
+
+        known = {one.key for one in store.read()}
+        found = []
+        rows: Any = {"skip_bad_rows": self.skip_bad_rows, "multi_label": self.multi_label}
+        for one in read_examples(str(self.labelled), None, need_label=True, **rows):
+            labels = one.labels if one.labels is not None else (one.label or "",)
+            if self.multi_label and any(SEPARATOR in name for name in labels):
+                raise DataError(
+                    f"{self.labelled}:{one.row}: a comma separates labels in {self.out}"
+                )
+            if (one.text_pair is not None) != is_pair:
+                raise DataError(f"{self.labelled}:{one.row}: pairs and single texts do not mix")
+            status = LABELLED if labels else NONE
+            answer = Answer(tuple(TextTask.shown(one)), labels, status, one.drawn or "")
+            if answer.key not in known:
+                known.add(answer.key)
+                found.append(answer)
+        store.add(found)
+        note(f"{len(found):,} labels of {self.labelled} are in {self.out} now")
+
     def _training(self, run: Path, report: Path) -> list[str]:
         """The command of a training by the default way."""
-        words = ["finetune", "classify", self.model, "--train", str(self.out)]
+        words = ["finetune", self.task, self.model, "--train", str(self.out)]
         words += ["--descriptions", str(self.descriptions)] if self.descriptions else []
         words += ["--multi-label"] if self.multi_label else []
         return [*words, "--seed", str(self.seed), "--out", str(run), "--report", str(report)]

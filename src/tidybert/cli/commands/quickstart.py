@@ -113,23 +113,16 @@ class Quickstart(flags.ThreadsFlag, flags.JsonFlag):
         print_table({"team": "", "score": ".2f", "ticket": ""}, rows)
         this, run = _program(), shlex.quote(str(out))
         train_file, dev_file, new_file = (shlex.quote(str(files / name)) for name in TICKETS)
-        _say_next(
-            f"5. The model is in {out}; transformers opens it too. What to try next:",
-            {
-                "answer a text of your own:": f'{this} predict {run} --input "my invoice is wrong"',
-                "answer a file, one text a line:": f"{this} predict {run} {new_file}",
-                "measure on labelled texts:": f"{this} evaluate {run} {dev_file}",
-                "train on your own file in place of the tickets (columns text and label):": (
-                    f"{this} finetune classify --train {train_file} --out my-model"
-                ),
-            },
-        )
-
-
-def _say_next(title: str, commands: dict[str, str]) -> None:
-    say(title)
-    for purpose, line in commands.items():
-        note(f"   {purpose}\n     {line}")
+        say(f"5. The model is in {out}; transformers opens it too. What to try next:")
+        for purpose, line in {
+            "answer a text of your own:": f'{this} predict {run} --input "my invoice is wrong"',
+            "answer a file, one text a line:": f"{this} predict {run} {new_file}",
+            "measure on labelled texts:": f"{this} evaluate {run} {dev_file}",
+            "train on your own file in place of the tickets (columns text and label):": (
+                f"{this} finetune classify --train {train_file} --out my-model"
+            ),
+        }.items():
+            note(f"   {purpose}\n     {line}")
 
 
 def _bundled(name: str) -> Any:

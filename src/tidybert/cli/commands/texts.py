@@ -646,7 +646,9 @@ class Index(
             deleted = delete_texts(self.out, [each.strip() for each in ids if each.strip()])
             note(f"{self.out}: {count_of(deleted, 'text')} deleted")
         if self.compact:
-            note(f"{self.out}: the space of {count_of(compact_index(self.out), 'text')} given back")
+            with shown_texts("compacting") as reporter:
+                num_dead = compact_index(self.out, reporter)
+            note(f"{self.out}: the space of {count_of(num_dead, 'text')} given back")
 
 
 @command("fill-mask")

@@ -22,20 +22,23 @@ from tidybert.modeling.kernels.fast_attention import (
     grouped_first_row_attention,
 )
 from tidybert.modeling.kernels.linear import (
+    MOST_ROWS,
     BFloat16Linear,
     Int8Linear,
     Linear,
     PackedLinear,
+    cut,
+    filled,
     float32_on_a_cpu,
     has_bfloat16_products,
     largest_weight,
     lays_out_float32,
+    size_of,
 )
-from tidybert.modeling.kernels.sizes import MOST_ROWS, cut, filled, size_of
 from tidybert.modeling.kernels.threads import ChosenThreads
 from tidybert.modeling.modernbert import ModernBertLayer, turned, turns_of
 from tidybert.modeling.rows import Rows
-from tidybert.system.memory import return_freed_memory
+from tidybert.system.cores import return_freed_memory
 
 # Functions that oneDNN computes inside a product, by its names.
 _INSIDE: Final = {

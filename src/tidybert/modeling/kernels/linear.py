@@ -10,12 +10,18 @@ Under a CPU's autocast linear layers multiply in bfloat16, but take and return f
 lies between products then loses no digits and uses float32 kernels.  Other products are small, and
 their float32 kernels are the fast ones: ``float32_on_a_cpu``.
 
-T rows, I inputs, O outputs, V rows of a table, H width.
+A CPU's product computes a number of rows from a short list, and drops the last ones.  oneDNN makes
+a kernel for each number of rows, in a third of a millisecond to several.  That is as long as the
+product of some hundred rows, and a batch has its own number.  Rows past the end are zeros, so they
+change no other row and no sum over the rows.
+
+T rows, P of the list, I inputs, O outputs, V rows of a table, H width.
 """
 
 import hashlib
 import os
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial, wraps
@@ -28,7 +34,42 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from tidybert.modeling.kernels.processor import has, is_amd, is_x86
-from tidybert.modeling.kernels.sizes import MOST_ROWS, cut, filled, size_of
+
+MOST_ROWS: Final = 128
+"""What lies between two products of so many rows stays in a core's cache."""
+# Not 1: the kernel of a lone row adds up in another order than all others.
+_SIZES: Final = (
+    *(2, 4, *range(8, 64, 8), *range(64, 256, 16)),
+    *(*range(256, 512, 32), *range(512, 1024, 64), *range(1024, 4097, 128)),
+)
+# Beyond the list a product takes so long that its kernel does not count.
+_STEP: Final = 512
+
+
+def size_of(count: int) -> int:
+    """The number of rows that are computed of ``count``: at most 15 or an eighth more."""
+    if torch.compiler.is_compiling():
+        # A compiler would make a program for each size.
+        return count
+    place = bisect_left(_SIZES, count)
+    return _SIZES[place] if place < len(_SIZES) else -(-count // _STEP) * _STEP
+
+
+def filled(hidden: Tensor, size: int, dtype: torch.dtype | None = None) -> Tensor:
+    """(T, I) to (P, I), with zeros at the end; rounded to ``dtype`` in the same pass."""
+    count = hidden.shape[0]
+    if size == count:
+        return hidden if dtype is None else hidden.to(dtype)
+    found = hidden.new_empty(size, hidden.shape[1], dtype=dtype or hidden.dtype)
+    found[:count].copy_(hidden)
+    found[count:].zero_()
+    return found
+
+
+def cut(hidden: Tensor, count: int) -> Tensor:
+    """The rows of ``filled`` that it was given."""
+    return hidden if hidden.shape[0] == count else hidden[:count]
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,7 +77,7 @@ R = TypeVar("R")
 # oneDNN keeps kernels and work space for a thousand different numbers of rows: 300 MiB more in a
 # hundred steps of SST-2, without any gain in speed.  PyTorch's cache before it does the same in
 # each thread: a server grew by a third of a MiB a text.  Both read this at their first product.
-# A training has some sixteen products in each size of ``sizes.py`` that its batches come to.
+# A training has some sixteen products in each size of ``_SIZES`` that its batches come to.
 os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "400")
 os.environ.setdefault("LRU_CACHE_CAPACITY", "80")
 

@@ -14,8 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from tidybert.modeling.kernels.linear import product
-from tidybert.modeling.kernels.sizes import size_of
+from tidybert.modeling.kernels.linear import product, size_of
 
 IGNORED: Final = -100
 """The label of a row that no loss reads."""

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import torch
 from torch import Tensor
 
-from tidybert.system.memory import keep_freed_memory
+from tidybert.system.cores import keep_freed_memory
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -14,6 +14,10 @@ let view = null;
 let chosen = new Set();
 let panel = null;
 let ticked = new Set();
+// Where words are marked: [first, last, type] each, and the selected words, from one to another.
+let marks = [];
+let from = 0;
+let to = 0;
 let differing = [];
 let busy = false;
 let keysOn = true;
@@ -42,7 +46,7 @@ async function act(name, body, said = "") {
     news = { text: [said, view.said].filter(Boolean).join(". "), wrong: false };
     if (view.errors) differing = view.errors;
     if (view.item?.number !== before) ticked = new Set();
-    chosen = new Set(view.item?.labels ?? []);
+    begin();
   } catch (error) {
     if (error.status === undefined) console.error(error);
     news = { text: error.message, wrong: true };
@@ -52,10 +56,17 @@ async function act(name, body, said = "") {
   draw();
 }
 
+/** Begins with what was said of the text before. */
+function begin() {
+  chosen = new Set(view.item?.labels ?? []);
+  marks = [...(view.item?.entities ?? [])];
+  from = to = 0;
+}
+
 /** Asks again while something goes on that ends by itself. */
 function poll() {
   clearTimeout(polling);
-  const learns = !view?.corrects && view?.learned < view?.labelled;
+  const learns = !view?.corrects && !view?.marks && view?.learned < view?.labelled;
   if (view?.encoding || view?.training?.state === "running" || (learns && document.hasFocus())) polling = setTimeout(refresh, POLL);
 }
 
@@ -63,8 +74,8 @@ async function refresh() {
   if (busy) return poll();
   try {
     const found = await post("view");
-    // An answer may have been given meanwhile.
-    if (!busy) view = { ...found, item: found.item?.number === view.item?.number ? found.item : view.item };
+    // An answer may have been given meanwhile, and a class may be typed that no answer has yet.
+    if (!busy) view = { ...found, classes: [...found.classes, ...view.classes.slice(found.classes.length)], item: found.item?.number === view.item?.number ? found.item : view.item };
     if (view.said) news = { text: view.said, wrong: false };
   } catch (error) {
     news = { text: error.message, wrong: true };
@@ -79,19 +90,40 @@ function answer(labels, status = "labelled") {
   if (!item) return;
   const also = status === "labelled" ? [...ticked] : [];
   if (panel === "many") panel = null;
-  const what = { labelled: `Labelled ${labels.join(", ")}`, none: "None of these", skipped: "Skipped" }[status];
-  act("answer", { number: item.number, labels, status, also }, also.length ? `${what}, ${counted(also.length + 1, "text")}` : what);
+  const what = { labelled: view.marks ? `Kept, ${marks.length} marked` : `Labelled ${labels.join(", ")}`, none: "None of these", skipped: "Skipped" }[status];
+  act("answer", { number: item.number, labels, status, also, marks }, also.length ? `${what}, ${counted(also.length + 1, "text")}` : what);
 }
 
 function choose(name) {
-  if (!view.several) return answer([name]);
-  if (chosen.has(name)) chosen.delete(name);
+  if (view.marks) mark(name);
+  else if (!view.several) return answer([name]);
+  else if (chosen.has(name)) chosen.delete(name);
   else chosen.add(name);
-  if (!view.classes.some((each) => each.name === name)) view.classes.push({ name, key: "", count: 0 });
+  if (!view.classes.some((each) => each.name === name)) view.classes.push({ name, key: view.keys[view.classes.length] ?? "", count: 0 });
   draw();
 }
 
-const keep = () => (view.corrects ? answer([view.item.suspect.label]) : chosen.size ? answer([...chosen]) : answer([], "none"));
+const selected = () => [Math.min(from, to), Math.max(from, to)];
+
+/** Marks the selected words, in place of the marks that they touch; once more, or without a type, takes them off. */
+function mark(type) {
+  const [first, last] = selected();
+  const again = marks.some((each) => each[0] === first && each[1] === last && each[2] === type);
+  marks = marks.filter((each) => each[1] < first || each[0] > last);
+  if (type && !again && view.item.words.length) marks.push([first, last, type]);
+  document.getElementById("words")?.focus({ preventScroll: true });
+  draw();
+}
+
+function select(number, extend) {
+  to = Math.max(0, Math.min(view.item.words.length - 1, number));
+  if (!extend) from = to;
+  draw();
+  document.getElementById(`word-${to}`)?.scrollIntoView({ block: "nearest" });
+}
+
+const unmarked = () => { marks = []; keep(); };
+const keep = () => (view.marks ? answer([]) : view.corrects ? answer([view.item.suspect.label]) : chosen.size ? answer([...chosen]) : answer([], "none"));
 const back = () => view.canGoBack && act("back", {}, "Taken back");
 
 function toggle(name) {
@@ -110,15 +142,21 @@ document.addEventListener("keydown", (event) => {
     target.blur();
     return draw();
   }
-  if (isTyping || !keysOn || !view.item) return;
+  if (isTyping || !keysOn || (!view.item && key !== "Backspace")) return;
   const named = view.classes.find((each) => each.key === key.toLowerCase() && each.key);
   const acts = {
-    0: () => !view.corrects && answer([], "none"), s: () => answer([], "skipped"), n: () => view.item.near.length && toggle("many"),
+    0: () => (view.marks ? unmarked() : !view.corrects && answer([], "none")), s: () => answer([], "skipped"), n: () => view.item.near.length && toggle("many"),
     Backspace: back, "/": () => document.getElementById("name").focus(),
   };
+  if (view.marks && view.item) {
+    const forward = directionOf(view.item.texts[0]) === "rtl" ? -1 : 1;
+    const go = { ArrowRight: to + forward, ArrowLeft: to - forward, Home: 0, End: view.item.words.length - 1 };
+    for (const [name, number] of Object.entries(go)) acts[name] = () => select(number, event.shiftKey);
+    acts.Delete = () => mark("");
+  }
   if (named) choose(named.name);
   else if (acts[key]) acts[key]();
-  else if (key === "Enter" && (view.several || view.corrects) && !target.matches("button, a, summary, input")) keep();
+  else if (key === "Enter" && (view.several || view.corrects || view.marks) && !target.matches("button, a, summary, input")) keep();
   else return;
   event.preventDefault();
 });
@@ -133,20 +171,51 @@ function button(id, name, shortcut, click, given = {}) {
 
 function asked(item) {
   if (!item) return [el("h2", {}, "Every text has been asked"), el("p", {}, "Take the last answer back, see where model and labels differ, or train.")];
-  const how = view.corrects ? null : item.drawn === "random" ? "drawn at random: it measures the model" : "chosen: it teaches the model";
-  const marks = [`line ${item.row}`, how, item.status && `answered: ${item.status === "labelled" ? item.labels.join(", ") : item.status}`];
+  const how = view.corrects ? null : item.drawn === "random" ? `drawn at random${view.marks ? "" : ": it measures the model"}` : "chosen: it teaches the model";
+  const marks = [`line ${item.row}`, how, item.status && `answered: ${item.status === "labelled" ? item.labels.join(", ") || "nothing marked" : item.status}`];
   return [
     el("p", { class: "place" }, marks.filter(Boolean).map((each) => el("span", {}, each))),
-    item.texts.map((each) => el("p", { class: each.length > LONG ? "asked long" : "asked", dir: directionOf(each), tabindex: each.length > LONG ? "0" : null }, each)),
+    item.words ? words(item) : item.texts.map((each) => el("p", { class: each.length > LONG ? "asked long" : "asked", dir: directionOf(each), tabindex: each.length > LONG ? "0" : null }, each)),
     item.suspect ? el("p", { class: "quiet" }, `The label is ${item.suspect.label}. `, item.suspect.suggested ? `The probe says ${item.suspect.suggested}. ` : "", item.suspect.why ? `Why it is here: ${item.suspect.why}.` : "") : null,
   ];
+}
+
+/** The words of a text, to select by the mouse, a finger or the arrow keys. */
+function words(item) {
+  const under = (event) => document.elementFromPoint(event.clientX, event.clientY)?.closest("[data-word]");
+  const take = (event, extend) => under(event) && select(Number(under(event).dataset.word), extend);
+  const on = {
+    pointerdown: (event) => { if (!event.button) take(event, event.shiftKey); },
+    pointermove: (event) => { if (event.buttons & 1) take(event, true); },
+  };
+  const given = { id: "words", role: "listbox", tabindex: "0", "aria-multiselectable": "true", "aria-label": "Words", dir: directionOf(item.texts[0]), on };
+  return [
+    el("div", { class: item.texts[0].length > LONG ? "asked words long" : "asked words", ...given }, item.words.map(([gap, word], at) => [
+      el("span", {}, gap), el("span", { id: `word-${at}`, role: "option", "data-word": at }, word, el("small"))]), item.after),
+    el("p", { class: "quiet" }, "Select words with the mouse, or with ← → and Shift; then press the key of a type. Delete takes a mark off."),
+  ];
+}
+
+/** Shows what is selected and marked, in the words that are there. */
+function paint() {
+  const [first, last] = selected();
+  const all = document.querySelectorAll("[data-word]");
+  all.forEach((node, at) => {
+    const own = marks.find((each) => each[0] <= at && at <= each[1]);
+    node.setAttribute("aria-selected", String(first <= at && at <= last));
+    node.className = own ? "marked" : "";
+    node.previousSibling.className = own && own[0] < at ? "marked" : "";
+    const type = own?.[1] === at ? own[2] : "";
+    if (node.lastChild.textContent !== type) node.lastChild.textContent = type;
+  });
+  document.getElementById("words")?.setAttribute("aria-activedescendant", all.length ? `word-${to}` : "");
 }
 
 function classes(item) {
   const bare = !item?.beliefs;
   const rows = view.classes.map((each, at) => {
     const belief = item?.beliefs?.[at] ?? null;
-    const pressed = view.several ? chosen.has(each.name) : Boolean(item?.labels.includes(each.name));
+    const pressed = view.marks ? marks.some((mark) => mark[0] <= to && to <= mark[1] && mark[2] === each.name) : view.several ? chosen.has(each.name) : Boolean(item?.labels.includes(each.name));
     return el("li", {}, el("button", { type: "button", id: `class-${at}`, "aria-keyshortcuts": each.key || null, "aria-pressed": String(pressed), disabled: !item, on: { click: () => choose(each.name) } },
       each.key ? key(each.key) : el("span"),
       el("span", { dir: "auto" }, each.name),
@@ -168,7 +237,7 @@ function nameField() {
     input.value = "";
     input.blur();
     choose(known?.name ?? name);
-  } } }, el("label", { class: "new" }, view.corrects ? "Class by name" : "Class by name, or a new one", input, key("/")),
+  } } }, el("label", { class: "new" }, view.corrects ? "Class by name" : view.marks ? "Type by name, or a new one" : "Class by name, or a new one", input, key("/")),
   el("datalist", { id: "names" }, view.classes.map((each) => el("option", { value: each.name }))));
 }
 
@@ -176,7 +245,8 @@ function acts(item) {
   return [
     view.several && item ? button("keep", "Keep these", "Enter", keep) : null,
     view.corrects && item ? button("keep", "Keep the label", "Enter", keep) : null,
-    view.corrects || view.several ? null : button("none", "None of these", "0", () => answer([], "none"), { disabled: !item }),
+    view.marks && item ? [button("keep", "Keep", "Enter", keep), button("none", "No entities", "0", unmarked)] : null,
+    view.corrects || view.several || view.marks ? null : button("none", "None of these", "0", () => answer([], "none"), { disabled: !item }),
     button("skip", "Skip", "s", () => answer([], "skipped"), { disabled: !item }),
     button("back", "Back", "Backspace", back, { disabled: !view.canGoBack }),
     item?.near.length ? button("near", "Near texts", "n", () => toggle("many"), { "aria-expanded": String(panel === "many"), "aria-controls": "panel" }) : null,
@@ -228,10 +298,11 @@ function beside() {
       el("p", { class: "quiet" }, `Every answer is in ${view.out}.`)),
     view.corrects ? null : card("The model",
       encoding ? el("p", {}, `Reading the texts: ${encoding[0].toLocaleString("en")} of ${encoding[1].toLocaleString("en")}. You can label already.`)
+        : view.marks ? el("p", { class: "quiet" }, "It reads no text before you train it: all texts come at random.")
         : accuracy ? [el("p", { class: "count" }, `${percent(accuracy.low)} to ${percent(accuracy.high)}%`), el("p", { class: "quiet" }, `are right, of all texts: measured on ${counted(accuracy.count, "text")} drawn at random, which it did not learn from`)]
           : el("p", { class: "quiet" }, `Its accuracy shows from 5 labelled texts on that were drawn at random; there are ${view.random}.`),
       el("div", { class: "stack" },
-        button("errors", "See errors", "", () => toggle("errors"), { "aria-expanded": String(panel === "errors"), "aria-controls": "panel", disabled: !view.learned }),
+        view.marks ? null : button("errors", "See errors", "", () => toggle("errors"), { "aria-expanded": String(panel === "errors"), "aria-controls": "panel", disabled: !view.learned }),
         button("train", view.training?.state === "running" ? "Training …" : "Train now", "", () => act("train", {}, "The training has begun; go on meanwhile"), { disabled: view.training?.state === "running" || view.labelled < 2 })),
       training()),
     el("p", {}, el("label", {}, el("input", { type: "checkbox", id: "keys-on", checked: keysOn, on: { change: (event) => { keysOn = event.target.checked; } } }), " Single keys act")),
@@ -258,6 +329,7 @@ function draw() {
   const text = JSON.stringify([item?.number, item?.status, view.classes.length]);
   if (text !== shownText) replace(parts.text, asked(item));
   shownText = text;
+  if (item?.words) paint();
   replace(parts.classes, [classes(item)]);
   replace(parts.acts, acts(item));
   // What is being typed stays.
@@ -278,7 +350,7 @@ async function start() {
     main.replaceChildren(el("section", { class: "card wrong", role: "alert" }, el("p", {}, error.message)));
     return;
   }
-  chosen = new Set(view.item?.labels ?? []);
+  begin();
   news = { text: view.said, wrong: false };
   document.title = `${view.corrects ? "Correct" : "Label"} ${view.file}: tidybert`;
   main.replaceChildren(el("h1", {}, `${view.corrects ? "Correct" : "Label"} ${view.file}`), parts.news,

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidybert.errors import UsageError, param, suggestion
-from tidybert.metrics.calibration import PRIOR
-from tidybert.metrics.thresholds import ANSWERS_NONE, fewest_right
+from tidybert.metrics.calibration import ANSWERS_NONE, PRIOR, fewest_right
 from tidybert.tasks.task_options import TagOptions
 
 Floats = npt.NDArray[np.float64]

@@ -18,6 +18,7 @@ from tidybert.files.annotations import span_in
 from tidybert.files.columns import MISSING, describe_columns, plain_name, record_values
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.formats import FileFormats, source
+from tidybert.files.label_rows import last_records
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.rows import Problem, Record, count_of, json_type, text_problem
 from tidybert.files.text_examples import list_in
@@ -453,7 +454,7 @@ def _rows_of_file(report: ReadReport) -> Iterator[TaggedExample | Problem]:
         elif report.format == "text":
             yield from _raw_texts(found.rows, report)
         else:
-            rows = found.records(report)
+            rows = last_records(found.records(report), report, keeps_none=False)
             yield from record_examples(
                 rows if found.shape == "objects" else _sentences(rows, report), report
             )

@@ -31,12 +31,18 @@ from tidybert.data.splits import random_split
 from tidybert.errors import LINE, ConfigError, DataError, UsageError, param
 from tidybert.files.rows import count_of
 from tidybert.files.text_examples import label_order
-from tidybert.metrics.calibration import fit_temperature
+from tidybert.metrics.calibration import ANSWERS_NONE, fewest_to_show, fit_temperature
 from tidybert.metrics.entity_scores import Entity, TagCounts, TagScores, entities, iob2_tags
 from tidybert.metrics.metric import meanings_of
-from tidybert.metrics.thresholds import ANSWERS_NONE, fewest_to_show
 from tidybert.tasks.answer import Tagged
-from tidybert.tasks.answers import Answers, Floats, Indices, Judgement, softmax
+from tidybert.tasks.answers import (
+    Answers,
+    Floats,
+    Indices,
+    Judgement,
+    ScoredEntities,
+    softmax,
+)
 from tidybert.tasks.tags.entity_lattice import (
     FLOOR,
     Candidates,
@@ -380,6 +386,32 @@ class TagAnswers(Answers["Tagging", TaggedExample]):
             start, end = (int(each[at] - self.starts[owner]) for each in (every.starts, every.ends))
             found[owner].append((Entity(type_name, start, end), float(scores[at])))
         return [sorted(one, key=lambda each: each[0][1:]) for one in found]
+
+    def entities_given(self) -> ScoredEntities | None:
+        if not self.task.of_entities:
+            return None
+        true = [{*entities(one.tags or ())} for one in self.examples]
+        every = [
+            (score, each in own)
+            for own, found in zip(true, self.found, strict=True)
+            for each, score in found
+        ]
+        scores, right = np.array(every, dtype=np.float64).reshape(-1, 2).T
+        return ScoredEntities(scores, right > 0, sum(map(len, true)))
+
+    def entities_by_type(self) -> dict[str, ScoredEntities]:
+        if self.task.entity_scores is None:
+            return {}
+        types, counts = self.candidates.types, _count(self.examples, True)
+        return {
+            name: ScoredEntities(
+                self.candidate_scores[types == at],
+                self.right[types == at],
+                counts[name],
+                self.task.thresholds.get(name),
+            )
+            for at, name in enumerate(entity_types(self.task.names))
+        }
 
     def given(self, number: int) -> list[tuple[Entity, float]] | None:
         """The entities given to an example; None of other tags."""

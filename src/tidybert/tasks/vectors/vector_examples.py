@@ -151,7 +151,7 @@ def _tuple_names(first: Sequence[object]) -> Sequence[str]:
     return ("text",) if len(first) == 1 else ("anchor", "positive", *negatives)
 
 
-read_vectors = ExampleReader(_examples, FORMATS, _tuple_names)
+read_vectors = ExampleReader(_examples, FORMATS, _tuple_names, texts_alone=True)
 
 
 # Which texts of a batch are candidates of which anchor, and which of them are no negatives.

@@ -1,1 +1,0 @@
-"""choose: questions with choices, from their files to their answers."""
