@@ -460,7 +460,8 @@ def read_finished(directory: ModelDirectory) -> ModelMetadata:
         named = ", ".join(directory.head.architectures) or "no architecture"
         raise WeightsError(
             f"{directory} has no head that predicts ({CONFIG_FILE} names {named}): fine-tune it "
-            "with tidybert finetune, or name a finished RUN"
+            "with tidybert finetune, or name a finished RUN; tidybert embed and Embedder give its "
+            "vectors"
         )
     return found
 
