@@ -1,6 +1,7 @@
 """``train-lm``, ``generate`` and ``score``, on one model that has a poem by heart."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,11 @@ def test_each_token_has_its_probability(learnt: Path, tmp_path: Path, capsys: An
     assert right["tokens"][2]["token"] == "bed"
     assert right["tokens"][2]["probability"] > 0.9
     assert right["perplexity"] < 1.5 < 20 < wrong["perplexity"]
-    assert "all 2 texts: perplexity" in err
+    answers = (right, wrong)
+    total = sum(each["num_tokens"] * math.log(each["perplexity"]) for each in answers)
+    num_tokens = sum(each["num_tokens"] for each in answers)
+    mean = math.exp(total / num_tokens)
+    assert f"all 2 texts: perplexity {mean:,.2f}, {num_tokens} tokens" in err
 
     assert shell(["score", "tidybert-small", str(tmp_path / "texts.txt")]) == 0
     out, err = capsys.readouterr()

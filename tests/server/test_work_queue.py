@@ -110,6 +110,13 @@ def test_retry_after_follows_from_the_measured_rate() -> None:
 
     assert caught.value.retry_after == 3
 
+    # A newer measurement counts a tenth: 0.9 × 1,000 + 0.1 × 21,000 tokens a second.
+    found.done(2100, 0.1)
+    found.put(job("a", 30, tokens=100))
+    with pytest.raises(Refusal) as caught:
+        found.admit("a")
+    assert caught.value.retry_after == 2
+
 
 def test_removed_work_leaves_nothing_behind() -> None:
     found = queue()
