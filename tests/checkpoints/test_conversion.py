@@ -238,7 +238,10 @@ def test_unknown_tensors_are_reported(config: BertConfig) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"encoder.layer.0.attention.self.key.bias": None}, r"self.query.bias is there without [^,]*self.key.bias$"),
+        (
+            {"encoder.layer.0.attention.self.key.bias": None},
+            r"self.query.bias is there without [^,]*self.key.bias$",
+        ),
         (
             {"encoder.layer.0.attention.self.key.weight": torch.ones(8, 7)},
             r"self.key.weight has the shape \(8, 7\); the configuration makes it \(8, 8\)",

@@ -7,6 +7,7 @@ anything does.  A change that is meant is written together with the commit that 
 in CHANGELOG.md.
 """
 
+import ast
 import dataclasses
 import difflib
 import inspect
@@ -17,6 +18,7 @@ import types
 import typing
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from textwrap import fill
@@ -174,7 +176,7 @@ def members(value: type) -> set[str]:
 def folded(head: str, value: Callable[..., Any], *, returns: bool = True, keys: bool = True) -> str:
     """A signature in a line, or a parameter a line where that would be too long."""
     try:
-        found = inspect.signature(value)
+        found = resolved(inspect.signature(value), value.__module__)
     except ValueError:
         return f"{head}(...)"
     shown = list(parameters(found, keys))
@@ -186,6 +188,30 @@ def folded(head: str, value: Callable[..., Any], *, returns: bool = True, keys: 
     indent = " " * (len(head) - len(head.lstrip()))
     between = f"\n{indent}    "
     return f"{head}({between}{between.join(f'{one},' for one in shown)}\n{indent}{tail}"
+
+
+def resolved(found: inspect.Signature, module: str) -> inspect.Signature:
+    """The signature with types in place of their names as strings."""
+
+    def of(kind: Any) -> Any:
+        try:
+            return eval(kind, names_of(module)) if isinstance(kind, str) else kind
+        except NameError:
+            # Another library's, which names what it imports in a function.
+            return kind
+
+    given = [each.replace(annotation=of(each.annotation)) for each in found.parameters.values()]
+    return found.replace(parameters=given, return_annotation=of(found.return_annotation))
+
+
+@cache
+def names_of(module: str) -> dict[str, Any]:
+    """What annotations of a module can name: also what it imports for types alone."""
+    found = dict(vars(sys.modules[module]))
+    for each in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING":
+            exec(compile(ast.Module(each.body, []), module, "exec"), found)
+    return found
 
 
 def parameters(found: inspect.Signature, keys: bool) -> Iterator[str]:
