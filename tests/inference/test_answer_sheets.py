@@ -125,6 +125,20 @@ def test_what_no_table_can_hold(tiny_run: Path, tmp_path: Path, capsys: Any) -> 
     assert shell([*command, str(tmp_path / "out.csv")]) == 0
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".tsv", ".ods"])
+def test_no_file_has_the_suffix_of_another_form(
+    suffix: str, tiny_run: Path, tmp_path: Path, capsys: Any
+) -> None:
+    (tmp_path / "texts.txt").write_text("a text\n")
+    out = tmp_path / f"answers{suffix}"
+
+    command = ["predict", str(tiny_run), str(tmp_path / "texts.txt"), "--out", str(out)]
+    assert shell(command) == 2
+
+    assert f"{suffix} can be read, but answers are written as JSON lines" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["texts.txt"]
+
+
 def test_a_text_that_is_in_no_file(tiny_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.csv"
 

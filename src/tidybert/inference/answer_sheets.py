@@ -16,8 +16,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
-from tidybert.errors import LimitError, param, require_package
+from tidybert.errors import LimitError, UsageError, param, require_package
 from tidybert.files.records import guarded
+from tidybert.files.text_files import SUFFIXES
 from tidybert.inference.answer_files import AnswerForm
 from tidybert.storage.atomic_files import atomic_file, atomic_write_bytes
 from tidybert.storage.json_objects import plain_json
@@ -26,6 +27,7 @@ from tidybert.storage.own_files import GrowingFile
 from tidybert.tasks.answer import LabelledAnswer, TaskAnswer
 
 TABLES: Final = (".csv", ".xlsx")
+_READ_ALONE: Final = ("tsv", "sheet", "parquet", "arrow")
 # What a sheet of Excel holds, by its "Specifications and limits" (support.microsoft.com).
 _SHEET_ROWS: Final = 1_048_575
 _SHEET_COLUMNS: Final = 16_384
@@ -133,10 +135,19 @@ def _workbook(rows: Iterable[list[Any]]) -> bytes:
 def table_form(
     target: Path | None, kind: type[TableForm] = TableForm, **how: Any
 ) -> TableForm | None:
-    """The form of a file with this suffix, with the arguments of its kind; None for others."""
-    if target is None or target.suffix.lower() not in TABLES:
+    """The form of a file with this suffix, with the arguments of its kind; None for JSON lines.
+
+    Raises UsageError for the suffix of another table, which nobody could open.
+    """
+    suffix = target.suffix.lower() if target is not None else ""
+    if suffix not in TABLES and SUFFIXES.get(suffix) in _READ_ALONE:
+        raise UsageError(
+            f"{param('out', target)}: {suffix} can be read, but answers are written as JSON lines "
+            f"(.jsonl) or as a table ({', '.join(TABLES)})"
+        )
+    if target is None or suffix not in TABLES:
         return None
-    if target.suffix.lower() == ".xlsx":
+    if suffix == ".xlsx":
         require_package("xlsxwriter")
         how["delimiter"] = None
     return kind(f"table, top {how.get('top_k')}", str, **how)
