@@ -275,7 +275,7 @@ def full_sets(parser: argparse.ArgumentParser) -> None:
             "num_examples": None, "num_train_epochs": EPOCHS, "at_defaults": True,
         }  # fmt: skip
         work = work_of(name, model, **changes)
-        return script.run_apart(measure, "ours" if side != THEIRS else THEIRS, asdict(work), None)
+        return measured_apart(THEIRS if side == THEIRS else "ours", work)
 
     results = script.Results(given.out)
     take_in_turn(results, given.tasks, given.sides, given.seeds, measured)

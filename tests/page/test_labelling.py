@@ -294,7 +294,7 @@ def test_marked_words_are_what_finetune_tag_reads(path: Path) -> None:
 @pytest.mark.parametrize(
     ("cell", "said"),
     [
-        ("PER", ":2: the label 'PER' is no list of entities in JSON"),
+        ("PER", ":2: the label 'PER' is not a list of entities as JSON"),
         ('"[{""start"": 0, ""end"": 9, ""label"": ""PER""}]"', ":2: 0 to 9 is not a part"),
         ("[1]", ":2: the number 1 where"),
     ],

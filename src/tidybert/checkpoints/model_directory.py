@@ -135,7 +135,7 @@ class ModelDirectory:
 
     @property
     def special_tokens_in_text(self) -> bool:
-        """Whether special tokens in a text count as such; a RUN reads them as it was trained."""
+        """Whether [SEP] in a text is read as a special token; a RUN reads it as in training."""
         return self.metadata is None or self.metadata.special_tokens_in_text
 
     @cached_property

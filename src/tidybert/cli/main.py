@@ -178,7 +178,7 @@ _STDIN, _STDOUT, _STDERR = range(3)
 
 
 class LastingStderr(io.FileIO):
-    """Standard error that never fails: it counts what nobody could receive, and tells it later.
+    """Standard error that never raises: it counts lost messages, and reports them later.
 
     So a full disk, a terminal that has gone or a reader that has ended costs messages, and not the
     work that they are about.
@@ -240,7 +240,7 @@ def _is_closed(number: int) -> bool:
 
 
 def finish_stdout() -> None:
-    """Write what is left for stdout.  Raises OSError where nobody can receive it, once."""
+    """Flush stdout.  Raises OSError, once, where its reader has ended."""
     try:
         sys.stdout.flush()
     except OSError:

@@ -52,11 +52,11 @@ SEPARATOR = ","
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person said about a text; ``labels`` is empty unless the status is "labelled".
+    """A person's answer about a text; ``labels`` is empty unless the status is "labelled".
 
-    ``drawn`` is how the text came to be asked: "random", "chosen", or "" where nobody knows.  Where
-    entities are marked, ``entities`` has them in their order, each with its text, and ``labels``
-    their types.
+    ``drawn`` says how the text was picked: "random", "chosen", or "" where the file does not say.
+    Where entities are marked, ``entities`` has them in their order, each with its text, and
+    ``labels`` their types.
     """
 
     texts: tuple[str, ...]
@@ -108,7 +108,7 @@ class LabelsFile:
             yield found
 
     def has_changed(self) -> bool:
-        """Whether another program wrote to the file since the last read or append."""
+        """Whether another program has changed the file since the last read or append."""
         return self._seen != _state(self.path)
 
     def read(self) -> list[Answer]:
@@ -196,7 +196,10 @@ class LabelsFile:
         marks = list_in(said or "[]")
         try:
             if marks is None:
-                raise DataError(f"the label {said[:40]!r} is no list of entities in JSON")
+                raise DataError(
+                    f"the label {said[:40]!r} is not a list of entities as JSON; expected such as "
+                    '[{"start": 0, "end": 3, "label": "PER"}]'
+                )
             return tuple(span_in(text, each, ReadReport()) for each in marks)
         except DataError as error:
             raise DataError(f"{self.path}:{line}: {error.message}") from None

@@ -137,7 +137,7 @@ def table_form(
 ) -> TableForm | None:
     """The form of a file with this suffix, with the arguments of its kind; None for JSON lines.
 
-    Raises UsageError for the suffix of another table, which nobody could open.
+    Raises UsageError for the suffix of a table that tidybert reads and does not write.
     """
     suffix = target.suffix.lower() if target is not None else ""
     if suffix not in TABLES and SUFFIXES.get(suffix) in _READ_ALONE:

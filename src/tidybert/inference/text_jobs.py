@@ -63,7 +63,7 @@ class FileJob(ABC):
 
     name: ClassVar[str]
     suffix: ClassVar[str]
-    """Of the file that a worker writes."""
+    """The suffix of a worker's output file."""
 
     @abstractmethod
     def load(self) -> Any:
