@@ -31,7 +31,8 @@ from xml.etree import ElementTree
 ROOT: Final = Path(__file__).parents[1]
 COPIED: Final = (
     "src", "tests", "benchmarks", "docs", "examples", "packaging", "pyproject.toml", "README.md",
-    "Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "NOTICE",
+    "Makefile", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE", "NOTICE", "setup.py",
+    "MANIFEST.in", "mkdocs.yml", "CITATION.cff",
 )  # fmt: skip
 HEAVY: Final = (
     "torch", "torch._dynamo", "pyarrow.parquet", "sklearn.linear_model", "scipy.optimize",

@@ -22,7 +22,7 @@ def test_every_head_answers_alike_and_is_timed(
     commands = []
     monkeypatch.setattr(light, "processor_of", lambda command: commands.append(command) or shell)
     short = QuestionAnswering(no_answers=True, max_query_length=8, doc_stride=4)
-    monkeypatch.setitem(light.HEADS, "answer", (short, light.HEADS["answer"][1]))
+    monkeypatch.setitem(light.TASKS, "answer", (short, light.TASKS["answer"][1]))
     monkeypatch.setattr(datasets, "mixed_texts", lambda: ("toys", TEXTS))
     flags = ["--model", str(tiny_model), "--num-texts", "8", "--rounds", "1", "--json"]
     monkeypatch.setattr(sys, "argv", ["light", *flags, "--python", "other"])

@@ -16,8 +16,11 @@ import httpx
 import pytest
 import torch
 
+from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.errors import UsageError
+from tidybert.export.onnx_export import export_onnx
 from tidybert.inference import loading
+from tidybert.inference.predictor import Predictor
 from tidybert.server import process
 from tidybert.server.settings import ServerSettings
 
@@ -84,6 +87,22 @@ def number_of(figure: str, address: str) -> float:
     return float(found[1])
 
 
+def two_workers(begin: Callable[..., Any], model: str | Path) -> tuple[Any, str, list[str], Any]:
+    """A server that is ready, its address, the lines of its log, and the thread that reads them."""
+    server = begin(
+        *("serve", f"one={model}", "--port", "0", "--workers", "2", "--threads", "2"),
+        stderr=subprocess.PIPE,
+    )
+    lines: list[str] = []
+    # The log of each request would fill the pipe.
+    reader = threading.Thread(target=lambda: lines.extend(server.stderr))
+    reader.start()
+    eventually(lambda: any(line.startswith("ready on") for line in lines))
+    ready = next(line for line in lines if line.startswith("ready on"))
+    assert ready.rstrip().endswith(", 2 workers")
+    return server, ready.split()[2].rstrip(","), lines, reader
+
+
 def test_workers_are_for_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "choose_device", lambda name: torch.device("cuda"))
 
@@ -94,18 +113,7 @@ def test_workers_are_for_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_workers_share_requests_come_back_reload_and_end_together(
     begin: Callable[..., Any], served: dict[str, str]
 ) -> None:
-    server = begin(
-        *("serve", f"one={served['colours']}", "--port", "0", "--workers", "2", "--threads", "2"),
-        stderr=subprocess.PIPE,
-    )
-    lines: list[str] = []
-    # The log of each request would fill the pipe.
-    reader = threading.Thread(target=lambda: lines.extend(server.stderr))
-    reader.start()
-    eventually(lambda: any(line.startswith("ready on") for line in lines))
-    ready = next(line for line in lines if line.startswith("ready on"))
-    assert ready.rstrip().endswith(", 2 workers")
-    address = ready.split()[2].rstrip(",")
+    server, address, lines, reader = two_workers(begin, served["colours"])
     processes = children(server.pid)
     assert len(processes) == 2
 
@@ -141,3 +149,26 @@ def test_workers_share_requests_come_back_reload_and_end_together(
     assert server.wait(30) == 0
     reader.join()
     assert not any(Path(f"/proc/{each}").exists() for each in processes)
+
+
+def test_workers_answer_by_a_graph_as_by_the_network(
+    begin: Callable[..., Any], served: dict[str, str], tmp_path: Path
+) -> None:
+    graph = export_onnx(ModelDirectory(served["colours"]), tmp_path / "graph").directory
+    server, address, _, reader = two_workers(begin, graph)
+    found: dict[str, Any] = {}
+
+    def ask() -> bool:
+        answer = httpx.post(f"{address}/v1/models/one/predict", json={"inputs": "a red cat"})
+        found[answer.headers["x-request-id"].partition("-")[0]] = answer.json()
+        return len(found) == 2
+
+    eventually(ask)
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(30) == 0
+    reader.join()
+    one, other = found.values()
+    assert one == other
+    expected = Predictor[Any](served["colours"]).predict("a red cat")
+    assert one["label"] == expected["label"]
+    assert one["score"] == pytest.approx(expected["score"], abs=1e-5)
