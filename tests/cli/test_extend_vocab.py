@@ -75,6 +75,8 @@ def test_a_table_of_pieces_and_one_of_figures(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(vocabularies, "SHOWN_PIECES", 1)
+    assert extend(Path("letters"), corpus, Path("one"), "--add", "1") == 0
+    assert "more" not in capsys.readouterr().out
 
     assert extend(Path("letters"), corpus, Path("out"), "--add", "99") == 0
     found = capsys.readouterr()

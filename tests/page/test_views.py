@@ -237,6 +237,7 @@ def test_labels_and_scores_are_explained_too(model: str, opened: Opened) -> None
         ("answer", "tags", {"text": "a", "question": "a"}, "was trained to tag"),
         ("entities", "base", {"text": "a"}, "is not fine-tuned"),
         ("classify", "colours", {"text": "cat " * 20}, "the model reads 16"),
+        ("classify", "colours", {"text": "a cat", "without": 2}, "expected 0 to 1"),
         ("choose", "choices", {"text": "a", "choices": ["a"]}, "one a line"),
         ("word-apart", SMALL, {"word": "cat", "text": "a", "pair": "a cat"}, "cat"),
         ("word-map", SMALL, {"words": ["a"]}, "with commas"),

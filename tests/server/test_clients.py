@@ -325,6 +325,7 @@ def test_question_answering(server: Served, ask: Callable[..., InferenceClient])
         ("none", "text_classification", {"text": "a"}, 404, "not_found"),
         ("tags", "text_classification", {"text": "a", "top_k": 2}, 422, "tokenizer"),
         ("classes", "question_answering", {"question": "a", "context": "b"}, 422, "tokenizer"),
+        ("encoder", "question_answering", {"question": "a", "context": "b"}, 422, "tokenizer"),
     ],
 )
 def test_hugging_face_raises_for(

@@ -50,6 +50,8 @@ def test_a_query_finds_what_the_index_finds(
     for found, hit in zip(one.json(), expected, strict=True):
         assert found == {**hit, "score": pytest.approx(hit["score"], abs=1e-6)}
     assert [len(hits) for hits in two.json()] == [4, 4]
+    (hit,) = post(make_client(engine), {"inputs": "a", "where": ["id>3"] * 64}).json()
+    assert hit["position"] == 3
     for by, keys in (("words", {"rank_words"}), ("meaning", set[str]())):
         (alone,) = post(make_client(engine), {"inputs": "dog", "top_k": 1, "by": by}).json()
         assert one.json()[0].keys() - alone.keys() == {"rank_words", "rank_meaning", "fused"} - keys
@@ -68,6 +70,7 @@ def test_a_query_finds_what_the_index_finds(
         ({"inputs": []}, "inputs", "no inputs"),
         ({"inputs": "cat " * 200}, "inputs.0", "tokens"),
         ({"inputs": "a", "by": "both"}, "by", "'words' or 'meaning'"),
+        ({"inputs": "a", "where": ["id>0"] * 65}, "where", "65 filters; at most 64 are taken"),
     ],
 )
 def test_what_cannot_be_searched_gets_422(
