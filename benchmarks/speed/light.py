@@ -207,7 +207,7 @@ def run_served(_side: str, given: dict[str, Any]) -> dict[str, float]:
     from tidybert.server.settings import ServerSettings
 
     side, engines = servers.our_side(given["model"]), list[Engine]()
-    found, sessions = dict[str, float](), list[_Kept]()
+    found, sessions, errors = dict[str, float](), list[_Kept](), list[Exception]()
 
     def ask(port: int) -> None:
         load = servers.Load(port, side.path, given["bodies"], given["count"], _CLIENTS)
@@ -220,6 +220,8 @@ def run_served(_side: str, given: dict[str, Any]) -> dict[str, float]:
                 sessions.append(kept)
             else:
                 found["served"] = script.timed(asking)[2]
+        except TidyBertError as error:
+            errors.append(error)
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
@@ -233,6 +235,8 @@ def run_served(_side: str, given: dict[str, Any]) -> dict[str, float]:
 
     settings = ServerSettings(models={"bench": given["model"]}, port=0, precision="float32")
     serve_models(settings, say, log_requests=False, app=app)
+    if errors:
+        raise errors[0]
     for each in sessions:
         found["onnxruntime"] = script.timed(each.again)[2]
     return {name: 1e3 * seconds / given["count"] for name, seconds in found.items()}
@@ -240,7 +244,9 @@ def run_served(_side: str, given: dict[str, Any]) -> dict[str, float]:
 
 def bench_server(run: Path, graph: Path, texts: Texts, rounds: int) -> dict[str, Any]:
     """What ``take_rounds`` finds: ms of the processor for a text of one of many clients."""
-    bodies = servers.write_bodies(servers.our_side(""), texts, graph.parent / "bodies")
+    tokenizer = ModelDirectory.open(str(run)).tokenizer
+    cut = [servers.cut_text(each, tokenizer, _LENGTH) for each in texts]
+    bodies = servers.write_bodies(servers.our_side(""), cut, graph.parent / "bodies")
     waiting: dict[str, list[float]] = {"graph": [], "onnxruntime": []}
 
     def served(directory: Path) -> dict[str, Any]:
