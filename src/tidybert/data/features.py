@@ -71,7 +71,7 @@ class UnknownTokens:
     def __init__(self, tokenizer: BertTokenizer) -> None:
         self.unk_token = tokenizer.unk_token
         self._unknown_id = tokenizer.unk_token_id
-        self._around = (tokenizer.cls_token_id, tokenizer.sep_token_id)
+        self._around = {tokenizer.cls_token_id, tokenizer.sep_token_id}
         self.num_tokens = self.num_unknown = 0
         self._has_warned = False
 
@@ -79,8 +79,9 @@ class UnknownTokens:
         """Count those of features too."""
         if features:
             ids = np.concatenate([one.input_ids for one in features])
-            self.num_tokens += len(ids) - int(np.isin(ids, self._around).sum())
-            self.num_unknown += int((ids == self._unknown_id).sum())
+            around = sum(int(np.count_nonzero(ids == each)) for each in self._around)
+            self.num_tokens += len(ids) - around
+            self.num_unknown += int(np.count_nonzero(ids == self._unknown_id))
         return self
 
     def remark(self) -> str | None:
