@@ -8,7 +8,6 @@ A message names parameters by ``param`` and the rows of examples by ``LINE``.  E
 its own way: ``in_shell`` writes --max-seq-length 128, ``in_python`` writes max_seq_length=128.
 """
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterable
@@ -80,6 +79,8 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     known = list(known)
     if (ours := OTHER_NAMES.get(str(name))) in known:
         return f"; it is {ours!r} here"
+    import difflib
+
     close = difflib.get_close_matches(str(name), known, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

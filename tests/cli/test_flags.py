@@ -125,6 +125,7 @@ def test_a_text_may_declare_the_flag_and_its_metavar(monkeypatch, capsys) -> Non
 
     monkeypatch.setattr(flags, "app", app := typer.Typer(rich_markup_mode=None))
     declare("own")(Own)
+    flags.register("own")
     for words in (["--train", "a", "--number", "2", "--quick"], ["--train", "a", "--number", "0"]):
         with contextlib.suppress(SystemExit, Exception):
             typer.main.get_command(app).main(words, standalone_mode=False)

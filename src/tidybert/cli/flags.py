@@ -51,6 +51,7 @@ PANELS: Final = (
 )  # fmt: skip
 """The sections of a command's help, in their order."""
 _PATH_FLAGS: Final[set[str]] = set()
+_declared: Final[dict[str, Callable[[], None]]] = {}
 T = TypeVar("T")
 
 
@@ -68,6 +69,10 @@ def command(
 
     def decorate(kind: type[T]) -> type[T]:
         kind = flags(kind)
+        _declared[name] = lambda: made_of(kind)
+        return kind
+
+    def made_of(kind: Any) -> None:
         groups = {"notes": NotesFlags, **_groups(kind), "": kind}
         made = {each: _parameters(group) for each, group in groups.items()}
 
@@ -98,9 +103,14 @@ def command(
         }
         shown = cls or (PanelCommand if first or panels else ModelCommand)
         app.command(name, cls=shown, help=kind.__doc__)(run)
-        return kind
 
     return decorate
+
+
+def register(only: str | None = None) -> None:
+    """Add the commands that were declared to the app, or one: to read the flags takes a while."""
+    for name in [only] if only in _declared else [] if only else [*_declared]:
+        _declared.pop(name)()
 
 
 def _groups(kind: Any) -> dict[str, Any]:

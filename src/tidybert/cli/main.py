@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, NoReturn, cast
 
 import typer
 
-from tidybert.cli.flags import app, check_paths
+from tidybert.cli.flags import app, check_paths, register
 from tidybert.cli.output import complain
 from tidybert.errors import OTHER_NAMES, TidyBertError, is_out_of_memory, missing_package
 from tidybert.system.signals import command_signals
@@ -81,6 +81,7 @@ def program(only: str | None = None) -> Any:
     """The program, made once, with all its commands or one: to load all takes a quarter second."""
     for module in [COMMANDS[only]] if only else dict.fromkeys(COMMANDS.values()):
         import_module(f"tidybert.cli.commands.{module}")
+    register(only)
     shown, known = copy.copy(app), app.registered_commands
     shown.registered_commands = sorted(
         (each for each in known if only in (None, each.name)),

@@ -1,6 +1,5 @@
 """BertConfig: the sizes of a BERT encoder, checked."""
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -162,6 +161,8 @@ def encoder_values(values: Mapping[str, Any], kind: "type[BertConfig]") -> dict[
     names, keys = [each.name for each in fields(kind)], kind.family.keys
     ours = {theirs: name for name, theirs in keys.items()}
     values = {ours.get(key, key): value for key, value in values.items()}
+    import difflib
+
     required = {**_REQUIRED_VALUES, **kind.family.required}
     width = values.get("hidden_size")
     for key, value in values.items():

@@ -81,7 +81,7 @@ _REASON_CHARACTERS: Final = 100
 _QUOTED: Final = r"""(?:'(?:[^'\\]|\\.)*(?:'|$)|"[^"]*'[^"]*(?:"|$))"""
 _NUMBER: Final = r"(?<![\w-])-?(?:0x..|\d+(?:[.,]\d+)*)"
 _NAME: Final = rf"(?:^|: |\bno (?:key|list) ){_QUOTED}"
-_VARIES: Final = re.compile(rf"(?P<name>{_NAME})|(?P<value>(?<!\w){_QUOTED})|{_NUMBER}")
+_VARIES: Final = rf"(?P<name>{_NAME})|(?P<value>(?<!\w){_QUOTED})|{_NUMBER}"
 _PLACE: Final = re.compile(r"…|\bN\b|[/\\]|\.\w+$|^\w+$")
 _ASIDE: Final = re.compile(
     r" \([^()]*\)|(?:; | among …|, (?:and (?:a|none)|which|as)\b).*", re.DOTALL
@@ -107,7 +107,7 @@ class Problem:
             named = found["name"] and re.sub(_NUMBER, "N", found["name"])
             return named or ("…" if found["value"] else "N")
 
-        plain = _VARIES.sub(without, in_python(self.message))
+        plain = re.sub(_VARIES, without, in_python(self.message))
         parts = re.split(r"(?<!['\"]): ", _ASIDE.sub("", plain))
         chosen = next((part for part in parts if not _PLACE.search(part)), parts[-1])
         return chosen[:_REASON_CHARACTERS]

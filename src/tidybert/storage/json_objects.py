@@ -126,10 +126,10 @@ def one_of(names: Iterable[str]) -> Any:
 
 
 # What msgspec says of a value: what was expected, and at which keys.
-_FAILURE: Final = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$([^`]*)`)?", re.DOTALL)
-_EXPECTED: Final = re.compile(
-    r"Expected `([^`]*)`(?: (>=|<=|>|<|of length(?: [<>]=)?|matching regex) (.*?))?(?:, got .*)?",
-    re.DOTALL,
+_FAILURE: Final = r"(?s)(.*?)(?: - at (?:`key` in )?`\$([^`]*)`)?"
+_EXPECTED: Final = (
+    r"(?s)Expected `([^`]*)`(?: (>=|<=|>|<|of length(?: [<>]=)?|matching regex) (.*?))?"
+    r"(?:, got .*)?"
 )
 _TYPES: Final = {
     "int": "a whole number",
@@ -153,7 +153,7 @@ _BOUNDS: Final = {
 
 def _in_words(value: Any, kind: type, message: str) -> str:
     """What msgspec says of a value, for a user: "parts, item 1: name is 3; a string is needed"."""
-    found = _FAILURE.fullmatch(message)
+    found = re.fullmatch(_FAILURE, message)
     assert found is not None, "the pattern fits any text"
     said, part = found[1], value
     keys: list[str | int] = []
@@ -172,7 +172,7 @@ def _in_words(value: Any, kind: type, message: str) -> str:
     if missing := re.fullmatch(r"Object missing required field `(.*)`", said):
         return f"{_in(words)}missing key {missing[1]!r}"
     *above, last = words or ["the value"]
-    expected = _EXPECTED.fullmatch(said)
+    expected = re.fullmatch(_EXPECTED, said)
     if expected is None:
         return f"{_in(above)}{last} is {part!r:.80}: {said}"
     types = [_TYPES.get(each, each) for each in expected[1].split(" | ")]

@@ -10,8 +10,9 @@ text are the words of its pieces.
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import groupby
 from typing import Final
 
@@ -28,13 +29,19 @@ _MARK_CLASS: Final = tables.character_class(tables.NONSPACING_MARKS)
 # A normalised character and its (start, end) in the original text.
 _Aligned = tuple[str, tuple[int, int]]
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_REMOVED = re.compile(f"[{_REMOVED_CLASS}]")
-_IDEOGRAPH = re.compile(f"[{_CJK}]")
-_CANONICAL = re.compile(f"[{_CANONICAL_CLASS}]+")
-_MARK = re.compile(f"[{_MARK_CLASS}]")
-_WORD = re.compile(f"[{_PUNCTUATION}]|[^{_WHITE_SPACE}{_PUNCTUATION}]+")
-_SPACE = re.compile(f"[{_WHITE_SPACE}]")
+_SURROGATE: Final = "[\ud800-\udfff]"
+_REMOVED: Final = f"[{_REMOVED_CLASS}]"
+_IDEOGRAPH: Final = f"[{_CJK}]"
+_CANONICAL: Final = f"[{_CANONICAL_CLASS}]+"
+_MARK: Final = f"[{_MARK_CLASS}]"
+_WORD: Final = f"[{_PUNCTUATION}]|[^{_WHITE_SPACE}{_PUNCTUATION}]+"
+_SPACE: Final = f"[{_WHITE_SPACE}]"
+
+
+@cache
+def _of(pattern: str) -> re.Pattern[str]:
+    """Compiled when a text needs it: all together take 50 ms, and most texts need few."""
+    return re.compile(pattern)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +85,14 @@ class BasicTokenizer:
         alone = _PUNCTUATION + (_CJK if tokenize_chinese_chars else "")
         piece = re.compile(f"[{alone}]|[^{_WHITE_SPACE}{alone}]+")
         self._piece_matches = piece.finditer
-        stripped = _CANONICAL_CLASS + _MARK_CLASS if self.strip_accents else ""
-        self._altered = re.compile(f"[{_REMOVED_CLASS}{stripped}]").search
         #: The pieces of a text, as a list of str.
         self.pieces = piece.findall
+
+    @cached_property
+    def _altered(self) -> Callable[[str], re.Match[str] | None]:
+        """What finds a character that normalisation takes away or another one."""
+        stripped = _CANONICAL_CLASS + _MARK_CLASS if self.strip_accents else ""
+        return re.compile(f"[{_REMOVED_CLASS}{stripped}]").search
 
     def normalize(self, text: str) -> str:
         """The text cleaned, spaced, stripped and lower-cased, as one string.
@@ -89,16 +100,16 @@ class BasicTokenizer:
         Raises TextError for a lone surrogate, which is not a character.
         """
         check_text(text, "the text")
-        text = _SPACE.sub(" ", _REMOVED.sub("", text))
+        text = _of(_SPACE).sub(" ", _of(_REMOVED).sub("", text))
         if self.tokenize_chinese_chars:
-            text = _IDEOGRAPH.sub(r" \g<0> ", text)
+            text = _of(_IDEOGRAPH).sub(r" \g<0> ", text)
         if self.strip_accents:
-            text = _MARK.sub("", _CANONICAL.sub(_decompose, text))
+            text = _of(_MARK).sub("", _of(_CANONICAL).sub(_decompose, text))
         return _lower(text) if self.do_lower_case else text
 
     def split(self, text: str) -> list[str]:
         """The normalised words of a text."""
-        return _WORD.findall(self.normalize(text))
+        return _of(_WORD).findall(self.normalize(text))
 
     def split_with_offsets(self, text: str) -> Iterator[Word]:
         """The normalised words of a text, with their places in it.
@@ -126,14 +137,14 @@ class BasicTokenizer:
         if self.do_lower_case:
             characters = [(low, span) for one, span in characters for low in _lower(one)]
         spans = [span for _, span in characters]
-        for match in _WORD.finditer("".join(character for character, _ in characters)):
+        for match in _of(_WORD).finditer("".join(character for character, _ in characters)):
             word_spans = spans[match.start() : match.end()]
             yield Word(match[0], word_spans[0][0], word_spans)
 
     def _normalize_character(self, character: str) -> str:
-        if _REMOVED.match(character):
+        if _of(_REMOVED).match(character):
             return ""
-        if self.strip_accents and _CANONICAL.match(character):
+        if self.strip_accents and _of(_CANONICAL).match(character):
             return unicodedata.normalize("NFD", character)
         return character
 
@@ -145,7 +156,7 @@ def check_text(text: object, name: str) -> None:
             f"{name} is {text!r:.80}, of type {type(text).__name__}: expected a string; "
             "convert it, or drop missing values, first"
         )
-    surrogate = _SURROGATE.search(text)
+    surrogate = _of(_SURROGATE).search(text)
     if surrogate:
         raise TextError(
             f"{name} has the lone surrogate U+{ord(surrogate[0]):04X} at position "
@@ -175,14 +186,14 @@ def _order_canonically(characters: list[_Aligned]) -> list[_Aligned]:
 
 def _combining(aligned: _Aligned) -> int:
     character = aligned[0]
-    return unicodedata.combining(character) if _CANONICAL.match(character) else 0
+    return unicodedata.combining(character) if _of(_CANONICAL).match(character) else 0
 
 
 def _drop_marks(characters: list[_Aligned]) -> list[_Aligned]:
     """Drop non-spacing marks; the span of the character before them grows over them."""
     kept: list[_Aligned] = []
     for character, (start, end) in characters:
-        if not _MARK.match(character):
+        if not _of(_MARK).match(character):
             kept.append((character, (start, end)))
         elif kept:
             first, last = kept[-1][1]

@@ -12,6 +12,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self, cast
@@ -143,7 +144,7 @@ class BertTokenizer:
         own = self.vocabulary
         if own.num_added:
             own = Vocabulary(own.tokens[: len(own) - own.num_added])
-        self._wordpiece = WordPiece(own, range(len(own)))
+        self._without_added = own
         self._batch: BatchEncoder | LibraryBatchEncoder = BatchEncoder(self._basic, own)
         if self.added:
             described = tokenizer_files.described_wordpiece(
@@ -156,6 +157,11 @@ class BertTokenizer:
             )
         #: dtype of the arrays that encode_batch and encode_flat return.
         self.dtype = self._batch.dtype
+
+    @cached_property
+    def _wordpiece(self) -> WordPiece[int]:
+        """For texts with offsets; batches have a table of their own."""
+        return WordPiece(self._without_added, range(len(self._without_added)))
 
     def _take(self, vocabulary: Vocabulary, special: Sequence[str]) -> None:
         """Take the vocabulary, and the special tokens for padding, unknown, begin, end, mask."""

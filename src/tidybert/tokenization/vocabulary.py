@@ -41,26 +41,32 @@ class Vocabulary:
         self.tokens = tuple(tokens)
         self.num_added = num_added
         self._special = tuple(special)
-        self._ids: dict[str, int] = {}
         if not self.tokens:
             raise VocabularyError(f"{source} is empty: expected one token a line")
-        for index, token in enumerate(self.tokens):
-            if not token:
-                raise VocabularyError(
-                    f"{source}:{index + 1} is blank: expected one token a line, without gaps"
-                )
-            first = self._ids.setdefault(token, index)
-            if first != index:
-                raise VocabularyError(
-                    f"{source}:{index + 1} repeats the token {token!r} of line {first + 1}: "
-                    "every token has one id, so remove one of them and retrain or restore the file"
-                )
+        self._ids = dict(zip(self.tokens, range(len(self.tokens)), strict=True))
+        if "" in self._ids or len(self._ids) < len(self.tokens):
+            self._refuse(source)
         missing = [token for token in special if token not in self._ids]
         if missing:
             raise VocabularyError(
                 f"{source}:{len(self.tokens)} ends {len(self.tokens)} tokens without "
                 f"{', '.join(missing)}: a BERT vocabulary holds {' '.join(special)}"
             )
+
+    def _refuse(self, source: str | Path) -> None:
+        """Raise VocabularyError for the first token that is blank or comes again."""
+        lines: dict[str, int] = {}
+        for index, token in enumerate(self.tokens):
+            if not token:
+                raise VocabularyError(
+                    f"{source}:{index + 1} is blank: expected one token a line, without gaps"
+                )
+            first = lines.setdefault(token, index)
+            if first != index:
+                raise VocabularyError(
+                    f"{source}:{index + 1} repeats the token {token!r} of line {first + 1}: "
+                    "every token has one id, so remove one of them and retrain or restore the file"
+                )
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:

@@ -68,8 +68,10 @@ class ChunkCache(dict[str, bytes]):
     ) -> None:
         super().__init__()
         ids = np.arange(len(vocabulary), dtype=dtype)
+        content, size = ids.tobytes(), ids.itemsize
+        of_each = [content[at : at + size] for at in range(0, len(content), size)]
         self._basic = basic
-        self._split_word = WordPiece(vocabulary, [index.tobytes() for index in ids]).split
+        self._split_word = WordPiece(vocabulary, of_each).split
         self._max_entries = max_entries
         self._old: dict[str, bytes] = {}
 
