@@ -12,6 +12,7 @@ from torch import Tensor
 from tidybert.configuration import BertConfig
 from tidybert.modeling.encoder import LowerStates
 from tidybert.modeling.heads import BertForSequenceClassification, BertForTokenClassification
+from tidybert.modeling.kernels import answer_layers
 from tidybert.modeling.kernels import linear as linear_module
 from tidybert.modeling.kernels.answer_layers import (
     AnswerEncoder,
@@ -181,6 +182,9 @@ def test_the_processors_flags_decide_who_multiplies(
 ) -> None:
     monkeypatch.setattr(linear_module, "is_amd", lambda: is_amd)
     monkeypatch.setattr(linear_module, "has", units.__contains__)
+    own = linear_module.lays_out_float32.__wrapped__
+    for module in (linear_module, answer_layers):
+        monkeypatch.setattr(module, "lays_out_float32", own)
     assert linear_module.faster_products() == products
     rows = rows_of([19, 300])
 

@@ -115,6 +115,7 @@ def use_products(chosen: Products) -> None:
     _products = chosen if _ONEDNN is not None else "default"
 
 
+@cache
 def lays_out_float32() -> bool:
     """Whether answers in float32 take weights that oneDNN laid out, by the processor's flags.
 
@@ -162,7 +163,9 @@ def linear(
     if _bfloat16_fits(hidden, weight):
         rounded = _rounded(weight)
         return _BFloat16Linear.apply(hidden, weight, rounded, bias, feeds_product)  # type: ignore[no-any-return,no-untyped-call]
-    if not _onednn_fits(hidden, weight):
+    # Answers of a network in training, as on its dev part, have the bits of the opened RUN's.
+    answers = not (torch.is_grad_enabled() or torch.compiler.is_compiling()) and lays_out_float32()
+    if not (_is_plain(hidden, weight) and (answers or _products == "onednn")):
         return functional.linear(hidden, weight, bias)
     if torch.is_grad_enabled():
         return _OneDNNLinear.apply(hidden, weight, bias, feeds_product)  # type: ignore[no-any-return,no-untyped-call]
@@ -397,9 +400,13 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _onednn_fits(hidden: Tensor, weight: Tensor) -> bool:
+    return _products == "onednn" and _is_plain(hidden, weight)
+
+
+def _is_plain(hidden: Tensor, weight: Tensor) -> bool:
+    """Whether it is a product of float32 on a CPU, of rows end to end."""
     return (
-        _products == "onednn"
-        and hidden.device.type == "cpu"
+        hidden.device.type == "cpu"
         and hidden.dtype == weight.dtype == torch.float32
         and hidden.dim() == 2
         and hidden.shape[0] > 0
