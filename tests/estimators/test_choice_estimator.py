@@ -41,7 +41,8 @@ def test_texts_as_answers_and_rows_of_columns(quick: Quick) -> None:
     y = [0, 1] * 4
     estimator = BertMultipleChoice(**quick, max_steps=1)
     expected = np.stack(estimator.fit([(row[0], row[1:]) for row in rows], y).predict_proba(rows))
-    for X, answers in ((rows, ["red", "blue"] * 4), (np.array(rows), np.array(y))):
+    table = pytest.importorskip("pandas").DataFrame(rows)
+    for X, answers in ((rows, ["red", "blue"] * 4), (np.array(rows), np.array(y)), (table, y)):
         np.testing.assert_array_equal(
             np.stack(estimator.fit(X, answers).predict_proba(X)), expected
         )

@@ -382,7 +382,8 @@ def test_label_studio(write: Write) -> None:
     assert [one.labels for one in tidybert.load_data(many, multi_label=True)] == [
         ("a", "b"), ("a",)
     ]  # fmt: skip
-    topics = [choice("good"), choice("price", question="topic")]
+    said = {"value": {"text": ["why"]}, "from_name": "note", "to_name": "text", "type": "textarea"}
+    topics = [choice("good"), said, choice("price", question="topic")]
     assert texts(write("c.json", json.dumps([studio(topics)])), label="topic") == [
         (SENTENCE, "price")
     ]

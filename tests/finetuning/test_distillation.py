@@ -14,15 +14,18 @@ from torch.nn import functional
 
 import tidybert
 from tidybert.cli import main as shell
+from tidybert.configuration import BertConfig
 from tidybert.data.batching import Batch, collate
 from tidybert.data.features import Features
 from tidybert.errors import DataError, TidyBertError, TrainingError, UsageError
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.distillation import Distillation
 from tidybert.finetuning.finetuned_model import FinetunedModel
+from tidybert.finetuning.head_start import keep_layers
 from tidybert.inference.predictor import Predictor
 from tidybert.modeling.architectures import encoder_of
-from tidybert.system.reporter import Reporter
+from tidybert.modeling.bert import BertModel
+from tidybert.system.reporter import SILENT, Reporter
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.multi_label import MultiLabelClassification
 from tidybert.tasks.multiple_choice import MultipleChoice
@@ -158,6 +161,16 @@ def test_padded_spans_have_finite_gradients() -> None:
 
     assert outputs.grad is not None
     assert outputs.grad.isfinite().all()
+
+
+def test_the_layers_that_stay_are_evenly_spread(tiny_config: Callable[..., BertConfig]) -> None:
+    network = BertModel(tiny_config(num_hidden_layers=6))
+    layers = [*network.encoder.layers]
+
+    config = keep_layers(network, 4, SILENT)
+
+    assert [layers.index(each) for each in network.encoder.layers] == [0, 1, 3, 4]
+    assert (config.num_hidden_layers, network.config) == (4, config)
 
 
 def accuracy(model: FinetunedModel, examples: list[TextExample]) -> float:

@@ -12,7 +12,7 @@ import torch
 
 from tidybert import Explainer, Predictor
 from tidybert.errors import TidyBertError
-from tidybert.page.page_model import MOST_CHARACTERS, MOST_PIECES, PageModel
+from tidybert.page.page_model import MOST_CHARACTERS, MOST_PIECES, PageModel, checked_text
 from tidybert.page.views import VIEWS
 from tidybert.pretraining.batches.masked_rows import MaskedRows
 from tidybert.pretraining.pretraining_objective import loss_parts
@@ -212,6 +212,10 @@ def test_a_language_model_takes_a_token_into_its_prompt(opened: Opened) -> None:
     assert steps[0]["likeliest"][0] == (steps[0]["token"], steps[0]["probability"])
     # PE(3, 0) = sin 3 and PE(3, 1) = cos 3.
     assert places["values"][3][:2] == pytest.approx([np.sin(3), np.cos(3)], abs=0.006)
+
+
+def test_a_text_may_have_as_many_characters_as_the_page_takes() -> None:
+    checked_text("a" * MOST_CHARACTERS)
 
 
 @pytest.mark.parametrize("model", ["labels", "scores"])
