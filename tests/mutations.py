@@ -39,7 +39,7 @@ HEAVY: Final = (
     "transformers", "tokenizers", "hypothesis", "typer", "fastapi.testclient", "httpx", "pytest",
 )  # fmt: skip
 """Imported once, so that a fork has them."""
-MOST_SECONDS: Final = 60.0
+MOST_SECONDS: Final = 40.0
 """Tests of a mutation are left out beyond this; the fastest come first."""
 HANGS: Final = 5
 """A run of tests that takes so many times as long as without a mutation hangs, which is noticed."""
