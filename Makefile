@@ -45,9 +45,13 @@ LESSER ?= avx2:AVX2_VNNI avx2:AVX2
 NUMERIC := tests/modeling/kernels tests/inference/test_answer_precision.py \
     tests/inference/test_opened_model.py tests/inference/test_zero_shot.py
 
+# The same bits in training, in the estimator and in the opened RUN, where others multiply.
+AVX2 := tests/modeling tests/inference tests/finetuning/test_train.py \
+    tests/estimators/test_every_estimator.py
+
 test-processors: $(VENV)/.dev $(VENV)/.weights
 	for each in $(LESSER); do \
-	    tests="$(NUMERIC)"; [ $$each != avx2:AVX2 ] || tests="tests/modeling tests/inference"; \
+	    tests="$(NUMERIC)"; [ $$each != avx2:AVX2 ] || tests="$(AVX2)"; \
 	    ATEN_CPU_CAPABILITY=$${each%:*} ONEDNN_MAX_CPU_ISA=$${each#*:} OMP_NUM_THREADS=1 \
 	        $(BIN)/python -m pytest -q -n 2 --dist worksteal $$tests || exit 1; \
 	done
