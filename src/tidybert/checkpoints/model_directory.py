@@ -135,7 +135,7 @@ class ModelDirectory:
 
     @property
     def special_tokens_in_text(self) -> bool:
-        """Whether [SEP] in a text is read as a special token; a RUN reads it as in training."""
+        """Whether the model reads a written [SEP] as a special token; a RUN does as in training."""
         return self.metadata is None or self.metadata.special_tokens_in_text
 
     @cached_property

@@ -108,7 +108,7 @@ def command(
 
 
 def register(only: str | None = None) -> None:
-    """Add the commands that were declared to the app, or one: to read the flags takes a while."""
+    """Add the declared commands to the app, or only one, because reading flags takes time."""
     for name in [only] if only in _declared else [] if only else [*_declared]:
         _declared.pop(name)()
 

@@ -161,8 +161,6 @@ def encoder_values(values: Mapping[str, Any], kind: "type[BertConfig]") -> dict[
     names, keys = [each.name for each in fields(kind)], kind.family.keys
     ours = {theirs: name for name, theirs in keys.items()}
     values = {ours.get(key, key): value for key, value in values.items()}
-    import difflib
-
     required = {**_REQUIRED_VALUES, **kind.family.required}
     width = values.get("hidden_size")
     for key, value in values.items():
@@ -175,6 +173,8 @@ def encoder_values(values: Mapping[str, Any], kind: "type[BertConfig]") -> dict[
             )
         if key in _berts_fields():
             raise ConfigError(f"unknown key {key!r}: models of another model_type have it")
+        import difflib
+
         similar = difflib.get_close_matches(key, names, n=1, cutoff=_MISSPELT)
         if similar and key not in kind.family.ignored and isinstance(value, int | float):
             raise ConfigError(

@@ -70,8 +70,8 @@ _PASSES: Final = 4
 _FEWEST_GROUPS: Final = 80
 _MOST_GROUPS: Final = 320
 _PENALTIES_AFTER: Final = PENALTIES[:3]
-"""Of the probe after contrastive training: 10 to 0.46.  The encoder has learned from the folds
-too, so smaller penalties would suit them and not new texts."""
+"""The penalties of a probe after contrastive training, 10 to 0.46.  The encoder has already seen
+the texts of the folds, so these would choose smaller ones that do not suit new texts."""
 
 
 def train_by_contrast(

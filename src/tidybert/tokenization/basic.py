@@ -90,7 +90,7 @@ class BasicTokenizer:
 
     @cached_property
     def _altered(self) -> Callable[[str], re.Match[str] | None]:
-        """What finds a character that normalisation takes away or another one."""
+        """Find the first character of a text that normalisation removes or decomposes."""
         stripped = _CANONICAL_CLASS + _MARK_CLASS if self.strip_accents else ""
         return re.compile(f"[{_REMOVED_CLASS}{stripped}]").search
 

@@ -165,7 +165,7 @@ def linear(
         return _BFloat16Linear.apply(hidden, weight, rounded, bias, feeds_product)  # type: ignore[no-any-return,no-untyped-call]
     # Answers of a network in training, as on its dev part, have the bits of the opened RUN's.
     answers = not (torch.is_grad_enabled() or torch.compiler.is_compiling()) and lays_out_float32()
-    if not (_is_plain(hidden, weight) and (answers or _products == "onednn")):
+    if not (_is_plain if answers else _onednn_fits)(hidden, weight):
         return functional.linear(hidden, weight, bias)
     if torch.is_grad_enabled():
         return _OneDNNLinear.apply(hidden, weight, bias, feeds_product)  # type: ignore[no-any-return,no-untyped-call]
@@ -404,7 +404,7 @@ def _onednn_fits(hidden: Tensor, weight: Tensor) -> bool:
 
 
 def _is_plain(hidden: Tensor, weight: Tensor) -> bool:
-    """Whether it is a product of float32 on a CPU, of rows end to end."""
+    """Whether both are float32 on a CPU without autocast, and the inputs are rows (T, I), T > 0."""
     return (
         hidden.device.type == "cpu"
         and hidden.dtype == weight.dtype == torch.float32
