@@ -87,9 +87,11 @@ test-parity: $(VENV)/.dev
 	TIDYBERT_PARITY=tiny,mini,small,medium,base $(BIN)/python -m pytest tests/modeling/test_parity.py
 
 COUNT ?= 500
+SEED ?= 0
 
 test-mutations: $(VENV)/.dev $(VENV)/.weights
-	$(BIN)/python tests/mutations.py --count $(COUNT) --map mutations-map.json --out mutations.jsonl
+	$(BIN)/python tests/mutations.py --count $(COUNT) --seed $(SEED) \
+	    --map mutations-map.json --out mutations.jsonl
 
 # Lowest and newest; each in an environment of its own beside .venv.
 VERSIONS ?= 2.12.0 2.15.0
