@@ -190,6 +190,10 @@ def test_a_header_of_many_equal_names_takes_no_quadratic_time(tmp_path: Path) ->
 
     assert "several are named 'x0', 'x1'" in failure(path, DataError)
     assert len(failure(path, DataError)) < 2000
+    for last, shown in [("t", "'s', 't'. Columns"), ("u", "'s', 't', …. Columns")]:
+        names = [chr(each) for each in range(ord("a"), ord(last) + 1)]
+        path.write_text(",".join([*names, *names]) + "\n")
+        assert shown in failure(path, DataError)
 
 
 def test_a_cell_of_too_many_characters(tmp_path: Path, lower: Lower) -> None:

@@ -77,6 +77,8 @@ def test_a_student_of_equal_width_may_begin_with_its_own_vectors(
     same = Embedder(tiny_model, normalize=True).embed(UNSEEN)
     assert np.allclose(Embedder(out).embed(UNSEEN), same, atol=1e-6)
     assert (out / "2_Dense" / "model.safetensors").is_file()
+    # Nothing was fitted before the first step.
+    assert not (out / "metrics.jsonl").exists()
 
 
 @pytest.mark.parametrize("teacher", ["tiny_model", "wide_teacher"])

@@ -186,6 +186,19 @@ def test_the_probe_learns_believes_and_is_measured_on_random_texts(path: Path) -
         assert page.errors()[0]["believed"] == right(text)
 
 
+@pytest.mark.parametrize(("seconds", "expected"), [(0.1, 1), (1.0, 10)])
+def test_a_probe_that_is_slow_to_learn_waits_for_ten_answers(
+    path: Path, seconds: float, expected: int
+) -> None:
+    with labelling(path) as page:  # without a MODEL no thread learns
+        page._seconds = seconds
+        answers = 0
+        while not page._wanted.is_set():
+            page.answer(page.view()["item"]["number"], ["x"])
+            answers += 1
+    assert answers == expected
+
+
 def test_a_text_may_have_several_labels_or_none_of_them(path: Path) -> None:
     pairs = examples([(text, "or so") for text in TEXTS[:6]])
     with labelling(path, pairs, multi_label=True, classes=["a"]) as page:

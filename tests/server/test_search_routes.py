@@ -169,6 +169,12 @@ async def test_a_cross_encoder_of_sentence_transformers_gives_its_own_scores(
         ({"rerank": "none"}, 404, "rerank", "no model is named 'none'"),
         ({"candidates": 3}, 422, "candidates", "candidates needs rerank"),
         ({"rerank": "pairs", "inputs": ["a"] * 3}, 422, "candidates", "at most 11 pairs"),
+        (
+            {"rerank": "pairs", "inputs": ["a"] * 3, "candidates": 4},
+            422,
+            "candidates",
+            "3 queries with 4 candidates each; at most 11 pairs",
+        ),
         ({"rerank": "pairs", "candidates": 0}, 422, "candidates", "greater than or equal to 1"),
     ],
 )
