@@ -302,7 +302,11 @@ def test_all_problems_are_counted_and_can_be_skipped(write: Any) -> None:
     [
         ("a.txt", {}, "the suffix '.txt' does not tell the format, and the first lines"),
         ("a.json", {"format": "conll"}, "format='conll': questions are read from json"),
-        ("a.json", {"text": "q"}, "text has no meaning for format='json'; is another format meant?"),
+        (
+            "a.json",
+            {"text": "q"},
+            "text has no meaning for format='json'; is another format meant?",
+        ),
         ("a.json", {"label_separator": ";"}, "label_separator has no meaning for format='json'"),
         ("none.json", {}, "none.json: cannot be read: no such file"),
         ("", {}, "it is a folder; name a file in it"),
