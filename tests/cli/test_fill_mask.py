@@ -39,6 +39,11 @@ def test_several_texts_and_masks(masked_model: str, capsys) -> None:
     assert out.count("probability") == 3
     filled = MaskFiller(masked_model).fill(texts, among=["red", "hen"])[0]["filled"]
     assert f"\nall filled in: {filled}\n" in out
+    alone = []
+    for text in texts:
+        assert shell(["fill-mask", masked_model, text, "--among", "red, hen"]) == 0
+        alone.append(capsys.readouterr().out)
+    assert out == "\n".join(alone)
 
 
 def test_a_long_text_is_shown_around_the_word(masked_model: str, capsys) -> None:

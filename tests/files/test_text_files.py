@@ -432,7 +432,7 @@ def test_utf16(write):
     path = write("a.csv", content.encode("utf-16"))
     assert read(path) == read(path, encoding="utf-16")
     assert [e.text for e in read(path, encoding="utf-16")] == ["café \u2028", "中文"]
-    assert "not utf-16" in failure(
+    assert "b.csv:4: this line or one soon after is not utf-16" in failure(
         write("b.csv", content.encode("utf-16") + b"\x00"), encoding="utf-16"
     )
 

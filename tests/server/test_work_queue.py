@@ -9,7 +9,7 @@ import pytest
 
 from tidybert.data.features import Features
 from tidybert.server.answers import Refusal
-from tidybert.server.work_queue import Job, WorkQueue
+from tidybert.server.work_queue import SLICE, Job, WorkQueue, slices
 
 
 class Lane:
@@ -182,3 +182,10 @@ def test_batches_form_of_what_came_while_the_threads_were_busy() -> None:
     assert second is not None
     assert [each.job.client for each in first.pieces] == ["a"]
     assert [each.job.client for each in second.pieces] == ["b", "c", "d"]
+
+
+def test_slices_hold_few_inputs_and_few_characters() -> None:
+    inputs = range(2 * SLICE + 1)
+    assert [*map(len, slices(inputs, [1] * len(inputs)))] == [SLICE, SLICE, 1]
+    assert slices("abcd", [65_535, 1, 1, 70_000]) == ["ab", "c", "d"]
+    assert slices([], []) == []
