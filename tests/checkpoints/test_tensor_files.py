@@ -56,6 +56,15 @@ def test_round_trip_through_a_directory(tmp_path: Path, same_state: Same) -> Non
     assert same_state(load_file(path), TENSORS)
 
 
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o007, 0o660)])
+def test_a_file_has_the_permissions_of_any_other(tmp_path: Path, mask: int, mode: int) -> None:
+    before = os.umask(mask)
+    try:
+        assert write_tensors(tmp_path, TENSORS).stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
+
+
 @given(
     st.dictionaries(
         st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filter(

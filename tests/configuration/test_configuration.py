@@ -13,6 +13,7 @@ from tidybert.configuration import HIDDEN_ACTS, MAX_PARAMETERS, PUBLISHED, SIZES
 from tidybert.configuration.bert_config import SHAPE_KEYS
 from tidybert.configuration.relatives import ModernBertConfig
 from tidybert.errors import ConfigError
+from tidybert.modeling.architectures import ENCODERS, build_encoder
 
 # config.json of bert-base-uncased as an old version of transformers wrote it.
 OLD_HUGGING_FACE: dict[str, Any] = {
@@ -150,6 +151,17 @@ def test_num_parameters_against_transformers() -> None:
     )
     model = transformers.BertModel(transformers.BertConfig(**config.to_dict()))
     assert config.num_parameters == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize("model_type", ENCODERS)
+def test_num_parameters_are_those_of_the_encoder(model_type: str) -> None:
+    sizes = {"vocab_size": 31, "hidden_size": 12, "num_hidden_layers": 3, "intermediate_size": 7}
+    shape = {"num_attention_heads": 2, "max_position_embeddings": 19, "pad_token_id": 0, **sizes}
+    narrow = {"embedding_size": 5} if model_type == "electra" else {}
+    config = BertConfig.from_dict({"model_type": model_type, **shape, **narrow})
+    encoder = build_encoder(config, model_type not in ("distilbert", "electra", "modernbert"))
+    fixed = sum(each.numel() for each in encoder.buffers() if each.is_floating_point())
+    assert config.num_parameters == fixed + sum(each.numel() for each in encoder.parameters())
 
 
 def test_defaults_are_those_of_transformers() -> None:

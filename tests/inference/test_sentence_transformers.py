@@ -187,6 +187,18 @@ def _change(path: Path, **values: Any) -> None:
     path.write_text(json.dumps({**found, **values}))
 
 
+def test_a_dense_has_a_bias_unless_its_config_says_no(tiny_model: Path, tmp_path: Path) -> None:
+    encoder, tokenizer = load(tiny_model)
+    form = SentenceForm("mean", (_dense(12, 16),))
+    write_sentence_transformers(tmp_path / "older", encoder, tokenizer, form)
+    expected = Embedder(tmp_path / "older").embed(TEXTS)
+    path = tmp_path / "older/2_Dense/config.json"
+    config = json.loads(path.read_text())
+    assert config.pop("bias") is True
+    path.write_text(json.dumps(config))
+    assert np.array_equal(Embedder(tmp_path / "older").embed(TEXTS), expected)
+
+
 def _modules(folder: Path, *kinds: str, path: str | None = None) -> None:
     entries = [
         {"type": kind, "path": path if number == 1 and path else f"{number}_x"[: 9 * number]}

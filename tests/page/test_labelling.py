@@ -142,6 +142,7 @@ def test_what_a_spreadsheet_changes_meanwhile_counts(path: Path) -> None:
         path.write_text(path.read_text(encoding="utf-8").replace(",billing,", ",refund,"))
         page.answer(page.view()["item"]["number"], ["billing"])
         view = page.view()
+        assert [each["key"] for each in view["classes"]] == ["1", "2"]
         assert "was read again" in view["said"]
         assert {each["name"]: each["count"] for each in view["classes"]} == {
             "billing": 1,
