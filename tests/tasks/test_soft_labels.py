@@ -15,9 +15,11 @@ from tidybert import load_data
 from tidybert.cli.main import run as shell
 from tidybert.data.batching import collate
 from tidybert.errors import DataError, UsageError
+from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.head_start import group_loss
 from tidybert.tasks.classification import Classification, SoftClassification, likeliest
+from tidybert.tasks.labelled_examples import read_all
 from tidybert.tasks.registry import task_class
 from tidybert.tasks.task_options import ClassOptions
 
@@ -40,6 +42,14 @@ def test_each_form_of_a_file_says_the_same(tmp_path: Path, name: str) -> None:
 
     assert [(one.text, one.label) for one in found] == [("a", "x"), ("b", "y")]
     assert [dict(one.soft or {}) for one in found] == [{"x": 0.75, "y": 0.25}, {"y": 1.0}]
+
+
+def test_texts_of_several_rows_are_counted(tmp_path: Path) -> None:
+    path, report = tmp_path / "people.csv", ReadReport()
+    path.write_text(FILES[path.name])
+    read_all(SoftClassification, str(path), ReadOptions(), need_label=True, report=report)
+    several = "4 rows are of 1 text with several: a text has the mean of its labels"
+    assert [each for each in report.notes if "several" in each] == [several]
 
 
 def test_without_the_option_files_mean_what_they_meant(tmp_path: Path) -> None:

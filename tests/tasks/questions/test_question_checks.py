@@ -73,10 +73,14 @@ def test_warnings(train: list[QuestionExample], warning: str) -> None:
     assert report.errors == []
 
 
-def test_whose_answers_they_are_is_told() -> None:
-    (warning,) = check([example(name, "cab b", "ab") for name in "vwxyz"]).warnings
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [("v", "1 of 1 (id v)"), ("vwx", "(ids v, w, x)"), ("vwxyz", "(ids v, w, x and 2 more)")],
+)
+def test_whose_answers_they_are_is_told(names: str, shown: str) -> None:
+    (warning,) = check([example(name, "cab b", "ab") for name in names]).warnings
 
-    assert warning.endswith("them: 5 of 5 (ids v, w, x and 2 more)")
+    assert warning.endswith(shown)
 
 
 def test_an_answer_with_white_space_around_it_is_not_torn() -> None:
