@@ -193,3 +193,23 @@ def test_a_model_that_cannot_order_is_refused(
 
     assert (refused.status_code, refused.json()["error"]["field"]) == (status, field)
     assert message in refused.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(("top_k", "status"), [(3, 200), (4, 422)])
+def test_hits_of_one_request_are_limited(
+    make_engine: Make,
+    make_client: Any,
+    index: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    top_k: int,
+    status: int,
+) -> None:
+    monkeypatch.setattr("tidybert.server.protocols.search_routes._HITS_PER_INPUT", 2)
+    client = make_client(make_engine("base", index=index, max_inputs=3))
+
+    found = post(client, {"inputs": ["a", "b"], "top_k": top_k})
+
+    assert found.status_code == status
+    if status == 422:
+        assert found.json()["error"]["field"] == "top_k"
+        assert "2 queries with 4 texts each; at most 6 texts" in found.json()["error"]["message"]
