@@ -61,7 +61,7 @@ class BertLayer(nn.Module):
         hidden = dropout_add(projected, hidden, self.dropout_prob, self.training)
         hidden = self.attention_layer_norm(hidden)
         expanded = self.activation(self.intermediate(hidden))
-        projected = cut(self.output(expanded), len(hidden))
+        projected = cut(self.output(expanded), hidden.shape[0])
         hidden = dropout_add(projected, hidden, self.dropout_prob, self.training)
         normalized: Tensor = self.output_layer_norm(hidden)
         return normalized

@@ -142,7 +142,8 @@ class ModernBertLayer(BertLayer):
         hidden = dropout_add(projected, hidden, self.attention.dropout_prob, self.training)
         expanded, gate = self.intermediate(self.output_layer_norm(hidden)).chunk(2, -1)
         gated = dropout(self.activation(expanded) * gate, self.dropout_prob, self.training)
-        normalized: Tensor = self.final_layer_norm(hidden + cut(self.output(gated), len(hidden)))
+        projected = cut(self.output(gated), hidden.shape[0])
+        normalized: Tensor = self.final_layer_norm(hidden + projected)
         return normalized
 
 
