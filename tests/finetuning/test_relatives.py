@@ -226,25 +226,6 @@ def test_every_head_that_is_written_back_is_what_it_was(kind: str, tmp_path: Pat
             torch.testing.assert_close(found[name], expected[name], atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "task", "architecture"),
-    [
-        ("distilbert", "classify", "DistilBertForSequenceClassification"),
-        ("modernbert", "tag", "ModernBertForTokenClassification"),
-    ],
-)
-def test_onnx_has_the_same_outputs(
-    kind: str, task: str, architecture: str, trained: Callable[..., Path], tmp_path: Path
-) -> None:
-    pytest.importorskip("onnxruntime")
-    from tidybert.export.onnx_export import export_onnx
-
-    done = export_onnx(ModelDirectory(trained(kind, task)), tmp_path / "onnx")
-
-    assert max(done.differences.values()) < 1e-5
-    assert done.architecture == architecture
-
-
 def test_what_a_relative_cannot_do_says_what_it_needs(
     trained: Callable[..., Path], model: Callable[[str], Path], tmp_path: Path
 ) -> None:
