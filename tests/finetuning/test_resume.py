@@ -26,6 +26,7 @@ from tidybert.modeling.kernels.transfer import steps_late
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.registry import task_flags
+from tidybert.tasks.task_options import ClassOptions
 from tidybert.training import precision
 from tidybert.training.interruption import TrainingInterrupted
 from tidybert.training.optimization import learning_rate_at
@@ -211,7 +212,18 @@ def without_last(examples: list[TextExample]) -> list[TextExample]:
 
 @pytest.mark.parametrize(
     "change",
-    ["learning_rate", "train", "label", "order", "dev", "moved", "weights", "classes", "model"],
+    [
+        "learning_rate",
+        "train",
+        "label",
+        "order",
+        "dev",
+        "moved",
+        "weights",
+        "classes",
+        "model",
+        "class_weight",
+    ],
 )
 def test_with_other_arguments_data_or_weights_it_does_not_go_on(
     change: str,
@@ -225,7 +237,7 @@ def test_with_other_arguments_data_or_weights_it_does_not_go_on(
 
     run = tmp_path / "run"
     with pytest.raises(TrainingInterrupted):
-        toy(run=run, reporter=at_step(2, stop))
+        toy(run=run, task_options=ClassOptions(), reporter=at_step(2, stop))
     before = (run / "arguments.json").read_bytes()
     train, dev = toy_examples(60), toy_examples(20, seed=1)
     relabelled = [replace(train[0], label=NAMES[train[0].label == "animal"]), *train[1:]]
@@ -239,17 +251,20 @@ def test_with_other_arguments_data_or_weights_it_does_not_go_on(
         "weights": {"example_weights": [2.0] + [1.0] * 59},
         "classes": {"task": Classification(NAMES, {"animal": 1.0, "colour": 2.0})},
         "model": {"model": tiny_run},
+        "class_weight": {"task_options": ClassOptions(class_weight="balanced")},
     }[change]
+    same: dict[str, Any] = {"task_options": ClassOptions()}
 
     named = {
         "learning_rate": "learning_rate: .* before, 0.001 now",
         "model": "the weights to begin with: not the same",
+        "class_weight": "class_weight: not given before, balanced now",
     }.get(change, "the examples as the model reads them: not the same")
     with pytest.raises(TrainingError, match=f"other arguments or data.*\n  {named}"):
-        toy(run=run, resume=True, **given)
+        toy(run=run, resume=True, **same | given)
 
     assert (run / "arguments.json").read_bytes() == before
-    assert toy(run=run, resume=True).result.resumed_from == 2
+    assert toy(run=run, resume=True, **same).result.resumed_from == 2
 
 
 def test_a_run_without_a_checkpoint_yet_is_resumed_from_its_beginning(
