@@ -120,7 +120,7 @@ def _arguments_in_capitals(made: Sequence[inspect.Parameter]) -> Iterator[None]:
             (told,) = one.annotation.__metadata__
             if isinstance(told, ArgumentInfo):
                 message = message.replace(param(one.name), str(told.metavar))
-        raise UsageError(message) from None
+        raise UsageError(message) from error
 
 
 def register(only: str | None = None) -> None:
