@@ -51,7 +51,6 @@ NAMES: Final = {
     FROZEN: "frozen features",
 }  # fmt: skip
 """The sides in the order of the table, and their headings."""
-_KEPT: Final = ("metrics", "seconds", "threads", "peak_mib")
 
 
 # --- the table
@@ -128,7 +127,8 @@ def measured_apart(side: str, work: FinetuneWork) -> dict[str, Any]:
         side, work = "ours", replace(work, at_defaults=True)
     found = script.run_apart(function, side, asdict(work), work.threads)
     # Speeds are measured elsewhere; thousands of steps would fill the file.
-    return {name: each for name, each in found.items() if name in _KEPT}
+    kept = ("metrics", "seconds", "threads", "peak_mib")
+    return {name: each for name, each in found.items() if name in kept}
 
 
 def write_random_model(

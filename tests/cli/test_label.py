@@ -94,7 +94,7 @@ def test_a_kill_at_any_key_loses_no_answer(tmp_path: Path, begin: Any, served: A
             ["tag", "--out", "labels.csv", "--multi-label"],
             "--multi-label does not go with the task",
         ),
-        (["answer", "--out", "labels.csv"], "TASK is answer; expected classify or tag"),
+        (["answer", "--out", "labels.csv"], "TASK is 'answer'; expected classify or tag"),
         (["--out", "labels.csv"], "holds no example"),
     ],
 )

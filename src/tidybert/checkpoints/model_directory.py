@@ -135,7 +135,7 @@ class ModelDirectory:
 
     @property
     def special_tokens_in_text(self) -> bool:
-        """Whether the model reads a written [SEP] as a special token; a RUN does as in training."""
+        """Whether the model takes a [SEP] in a text for a special token, as its training did."""
         return self.metadata is None or self.metadata.special_tokens_in_text
 
     @cached_property

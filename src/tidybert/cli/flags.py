@@ -30,11 +30,10 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar, dataclass_transform
 
 import typer
 from typer.core import TyperCommand, TyperOption
-from typer.models import ArgumentInfo
 
 from tidybert.catalog import is_model
 from tidybert.cli.output import SHELL, choose_notes
-from tidybert.errors import UsageError, param
+from tidybert.errors import UsageError
 from tidybert.inference.options import AnswerOptions
 from tidybert.options import Options, choices_of, declared, named, option, plain_help, texts
 from tidybert.storage.output_lock import output_lock
@@ -81,8 +80,7 @@ def command(
             built: dict[str, Any] = {}
             for each, group in groups.items():
                 values = {one.name: given[one.name] for one in made[each]}
-                with _arguments_in_capitals(made[each]):
-                    built[each] = group(**values, **(built if group is kind else {}))
+                built[each] = group(**values, **(built if group is kind else {}))
                 if prepare := getattr(built[each], "prepare", None):
                     prepare()
                 built.pop("notes", None)
@@ -107,20 +105,6 @@ def command(
         app.command(name, cls=shown, help=kind.__doc__)(run)
 
     return decorate
-
-
-@contextmanager
-def _arguments_in_capitals(made: Sequence[inspect.Parameter]) -> Iterator[None]:
-    """An argument has no flag, so a message about it says MODEL, not --model."""
-    try:
-        yield
-    except UsageError as error:
-        message = error.message
-        for one in made:
-            (told,) = one.annotation.__metadata__
-            if isinstance(told, ArgumentInfo):
-                message = message.replace(param(one.name), str(told.metavar))
-        raise UsageError(message) from error
 
 
 def register(only: str | None = None) -> None:

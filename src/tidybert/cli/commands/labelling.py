@@ -37,7 +37,7 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
 
     file: str
     """``FILE``: Texts without labels, or for --corrections the file that was checked."""
-    task: str = option("classify", choices=("classify", "tag"))
+    task: str = "classify"
     """``TASK``: classify, or tag to mark entities in the texts."""
     out: Path | None = None
     """``--out FILE``: CSV of labels, to begin or to go on with."""
@@ -68,6 +68,8 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
     read: ReadOptions
 
     def run(self) -> None:
+        if self.task not in ("classify", "tag"):
+            raise UsageError(f"TASK is {self.task!r:.60}; expected classify or tag")
         if (self.out is None) == (self.corrections is None):
             raise UsageError("give one of --out labels.csv and --corrections corrections.csv")
         if self.out is not None and self.out.suffix != ".csv":

@@ -165,7 +165,7 @@ def linear(
         return _BFloat16Linear.apply(hidden, weight, rounded, bias, feeds_product)  # type: ignore[no-any-return,no-untyped-call]
     # Answers of a network in training, as on its dev part, have the bits of the opened RUN's.
     answers = not (torch.is_grad_enabled() or torch.compiler.is_compiling()) and lays_out_float32()
-    if not (_is_plain if answers else _onednn_fits)(hidden, weight):
+    if not ((answers or _products == "onednn") and _onednn_fits(hidden, weight)):
         return functional.linear(hidden, weight, bias)
     if torch.is_grad_enabled():
         return _OneDNNLinear.apply(hidden, weight, bias, feeds_product)  # type: ignore[no-any-return,no-untyped-call]
@@ -396,15 +396,13 @@ def small_table_embedding(ids: Tensor, table: Tensor) -> Tensor:
 
 def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     """``linear`` of tensors without gradients; both may be transposed views."""
-    return _product(a, b, bias) if _onednn_fits(a, b) else functional.linear(a, b, bias)
+    if _products == "onednn" and _onednn_fits(a, b):
+        return _product(a, b, bias)
+    return functional.linear(a, b, bias)
 
 
 def _onednn_fits(hidden: Tensor, weight: Tensor) -> bool:
-    return _products == "onednn" and _is_plain(hidden, weight)
-
-
-def _is_plain(hidden: Tensor, weight: Tensor) -> bool:
-    """Whether both are float32 on a CPU without autocast, and the inputs are rows (T, I), T > 0."""
+    """Whether oneDNN can multiply them: float32 on a CPU, no autocast, and rows (T, I), T > 0."""
     return (
         hidden.device.type == "cpu"
         and hidden.dtype == weight.dtype == torch.float32
