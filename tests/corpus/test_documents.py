@@ -178,7 +178,7 @@ def test_bad_lines_are_all_counted_and_the_first_are_shown(tmp_path: Path) -> No
     assert [next(documents), next(documents)] == [["good"], ["one"]]
     with pytest.raises(DataError) as caught:
         next(documents)
-    advice = "is not utf-8; save the file as UTF-8, or give its encoding, as in encoding='latin-1'"
+    advice = "is not utf-8; save the file as UTF-8, or give its encoding, as in encoding='cp1252'"
     nul = "a NUL byte: this is not plain text, or it is UTF-16 (encoding='utf-16')"
     assert str(caught.value).splitlines() == [
         f"{path}: 9 lines cannot be read:",

@@ -30,7 +30,7 @@ NO_TAG = "is none of entities, which other tags are: O, or B- or I- and a type, 
 NAMES = "write the tags' names, or put the dataset_info.json of datasets beside the file"
 NO_BYTE = (
     "byte 0xff at column 3 is not utf-8; save the file as UTF-8, or give its encoding, as in "
-    "encoding='latin-1'"
+    "encoding='cp1252'"
 )
 
 
