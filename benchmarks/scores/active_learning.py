@@ -3,6 +3,7 @@
 import argparse
 import statistics
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -20,10 +21,11 @@ from tidybert.finetuning.active_learning import (
     Indices,
     NextText,
     Pool,
-    class_probabilities,
-    fit_classes,
     margins,
 )
+from tidybert.tasks.answers import softmax
+from tidybert.tasks.classification import Classification
+from tidybert.training.linear_probe import fit_probe
 
 DATA_SETS: Final = ("SST-2", "TREC", "BANKING77", "SMS spam")
 SIZES: Final = (30, 100, 300)
@@ -143,7 +145,7 @@ WAYS: Final[dict[str, Callable[[Floats, int], Pool]]] = {
 
 def curve(name: str, way: str, seed: int, given: argparse.Namespace) -> dict[str, Any]:
     """Accuracy on the test part at SIZES; a class without labelled texts is never right."""
-    examples, _, vectors, _ = embedded(name, "train", given.texts, given.model)
+    examples, features, vectors, _ = embedded(name, "train", given.texts, given.model)
     test, _, test_vectors, _ = embedded(name, "dev", given.num_test, given.model)
     drawn = np.random.default_rng(seed).permutation(len(examples))[: given.pool]
     names = sorted({str(one.label) for one in (*examples, *test)})
@@ -166,9 +168,18 @@ def curve(name: str, way: str, seed: int, given: argparse.Namespace) -> dict[str
         classes, of_known = np.unique(labels[known], return_inverse=True)
         best = np.full(len(test), classes[0])
         if len(classes) > 1 and (way not in ("random", "TypiClust") or len(asked) in SIZES):
-            probe = fit_classes(vectors[drawn[known]], of_known.astype(np.int64), len(classes))
-            p = class_probabilities(probe, vectors[drawn])
-            best = classes[class_probabilities(probe, test_vectors).argmax(1)]
+            taught = drawn[known].tolist()
+            probe = fit_probe(
+                [vectors[at : at + 1] for at in taught],
+                [
+                    replace(features[at], label=label)
+                    for at, label in zip(taught, of_known.tolist(), strict=True)
+                ],
+                len(classes),
+                Classification([names[number] for number in classes]).summed_loss,
+            )
+            p = softmax(probe.outputs(vectors[drawn])).astype(np.float32)
+            best = classes[probe.outputs(test_vectors).argmax(1)]
         if len(asked) in SIZES:
             scores[str(len(asked))] = float((best == wanted).mean())
     return {"scores": scores}

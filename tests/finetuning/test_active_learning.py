@@ -1,16 +1,12 @@
 """Which texts are asked next: random ones at their turns, one a topic, then the most uncertain."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.linear_model import LogisticRegression
 
 from tidybert.finetuning.active_learning import (
     Drawn,
     Pool,
-    class_probabilities,
-    fit_classes,
     margins,
     num_random,
 )
@@ -119,17 +115,3 @@ def test_texts_that_were_passed_over_are_not_asked() -> None:
 
     assert sorted(one.number for one in found) == [0, 1, 2, 4, 5, 6, 8, 9, 10, 11]
     assert found == Pool(vectors_of(12)).next(unlabelled(12), (), count=99, passed=[3, 7])
-
-
-def test_the_probe_finds_the_classes_as_a_logistic_regression() -> None:
-    random = np.random.default_rng(0)
-    labels = random.integers(0, 3, 400)
-    vectors = np.eye(3)[labels] @ random.normal(size=(3, 8)) + random.normal(size=(400, 8)) / 2
-    vectors = vectors.astype(np.float32)
-
-    p = class_probabilities(fit_classes(vectors[:200], labels[:200], 3), vectors[200:])
-
-    theirs = LogisticRegression().fit(vectors[:200], labels[:200])
-    assert p.sum(1) == pytest.approx(np.ones(200))
-    assert (p.argmax(1) == labels[200:]).mean() > 0.9
-    assert (p.argmax(1) == theirs.predict(vectors[200:])).mean() > 0.95

@@ -60,18 +60,20 @@ def test_a_stream_answers_as_a_list_does(predictor: NextSentencePredictor) -> No
         for row, (first, second) in enumerate(zip(FIRST, SECOND, strict=True), start=1)
     ]
 
-    streamed = [each["follows"] for each in predictor.predict_stream(examples * 8)]
+    chunks = list(predictor.predict_chunks(examples * 8))
+    streamed = [each["follows"] for _, answers in chunks for each in answers]
 
     listed = [each["follows"] for each in predictor.predict(FIRST, SECOND)]
     assert streamed == pytest.approx(listed * 8, abs=1e-5)
-    endless = predictor.predict_stream(repeat(examples[0]))
-    assert len(list(islice(endless, 5))) == 5
-    assert list(predictor.predict_stream([])) == predictor.predict([], []) == []
+    assert [one for read, _ in chunks for one in read] == examples * 8
+    endless = predictor.predict_chunks(repeat(examples[0]))
+    assert [len(answers) for _, answers in islice(endless, 3)] == [1, 2, 4]
+    assert list(predictor.predict_chunks([])) == predictor.predict([], []) == []
 
 
 def test_what_is_no_pair_is_refused(predictor: NextSentencePredictor) -> None:
     with pytest.raises(DataError, match=r"single texts, .* with text_pair"):
-        list(predictor.predict_stream([TextExample("a", None, None, 1)]))
+        list(predictor.predict_chunks([TextExample("a", None, None, 1)]))
     with pytest.raises(DataError, match="there are 2 texts and 1 second texts"):
         predictor.predict(["a", "b"], ["c"])
     with pytest.raises(DataError, match="one string"):

@@ -41,4 +41,4 @@ def test_what_it_cannot_score_is_refused(pretrained: Callable[[str], tuple[Path,
     with pytest.raises(DataError, match="text 2, '', has no token"):
         scorer.score(["a", ""])
     with pytest.raises(DataError, match="4: a pair of texts"):
-        list(scorer.score_stream([TextExample("a", "b", None, 4)]))
+        list(scorer.score_chunks([TextExample("a", "b", None, 4)]))

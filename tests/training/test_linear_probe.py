@@ -54,7 +54,7 @@ def test_classes_are_those_of_a_logistic_regression(states: States) -> None:
     scaled = standardised(states)
     theirs = LogisticRegression(C=1 / (probe.penalty * weights.sum()), max_iter=1000)
     theirs.fit(scaled, labels, sample_weight=weights)
-    ours = states @ probe.weight.numpy().T + probe.bias.numpy()
+    ours = probe.outputs(states)
     expected = theirs.decision_function(scaled)
     centred = ours - ours.mean(1, keepdims=True)
     assert np.abs(centred - expected).max() < 0.1 * np.abs(expected).max()
@@ -73,7 +73,7 @@ def test_scores_are_those_of_ridge_regression(states: States) -> None:
 
     scaled = standardised(states)
     theirs = Ridge(alpha=probe.penalty * 300 / 2).fit(scaled, scores)
-    ours = (states @ probe.weight.numpy().T + probe.bias.numpy())[:, 0]
+    ours = probe.outputs(states)[:, 0]
     assert np.corrcoef(ours, theirs.predict(scaled))[0, 1] > 0.99
     assert probe.loss < probe.chance
 

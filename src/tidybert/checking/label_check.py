@@ -20,7 +20,6 @@ from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features, first_features
 from tidybert.errors import in_shell
 from tidybert.files.text_examples import TextExample
-from tidybert.finetuning.active_learning import class_probabilities
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.loading import OpenedModel, fitting_length
 from tidybert.inference.near_duplicates import directions
@@ -28,6 +27,7 @@ from tidybert.metrics.label_errors import suspected_label_errors
 from tidybert.search.nearest_vectors import top_k
 from tidybert.system.reporter import SILENT, Reporter
 from tidybert.system.version import installed_version
+from tidybert.tasks.answers import softmax
 from tidybert.tasks.classification import likeliest
 from tidybert.tasks.task import AnyTask
 from tidybert.tasks.text_task import TextTask
@@ -77,7 +77,7 @@ def out_of_fold(
         if not len(held_out):
             continue
         probe = fitted(task, vectors, features, np.flatnonzero(folds != fold))
-        found[held_out] = class_probabilities(probe, vectors[held_out])
+        found[held_out] = softmax(probe.outputs(vectors[held_out]))
         num_done += len(held_out)
         reporter.advance(num_done)
     return found

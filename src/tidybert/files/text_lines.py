@@ -213,8 +213,8 @@ def wrong_byte(line: bytes, at: int, encoding: str, number: int) -> str:
 
 def _likely(line: bytes) -> str:
     """The encoding that Windows or Unix most likely wrote a line in that is not UTF-8."""
-    # cp1252 has quotation marks, dashes and the euro where latin-1 has control characters.  All else
-    # is the same in both, so this line fits where another line of the file has such a sign.
+    # cp1252 has quotation marks, dashes and the euro where latin-1 has control characters; all else
+    # is the same in both.  So the advice also fits a file of which another line has such a sign.
     try:
         line.decode("cp1252")
     except UnicodeDecodeError:

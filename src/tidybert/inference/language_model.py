@@ -69,15 +69,13 @@ class TextScorer(OfPretraining):
         check_texts(texts)
         return self._score(texts, [f"text {number}" for number in range(1, len(texts) + 1)])
 
-    def score_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
-        """The same answers for examples, in constant memory; DataError for a pair of texts."""
-        for _, answers in self.score_chunks(examples):
-            yield from answers
-
     def score_chunks(
         self, examples: Iterable[TextExample], *, first: int = 1
     ) -> Iterator[tuple[list[TextExample], list[dict[str, Any]]]]:
-        """The same answers in lists, with their examples: ``first``, twice as many, and so on."""
+        """The same answers in lists, with their examples: ``first``, twice as many, and so on.
+
+        Raises as ``score``, with the line of the example, and DataError for a pair of texts.
+        """
         for chunk, names in single_texts(examples, first, _CHUNK):
             yield chunk, self._score([one.text for one in chunk], names)
 

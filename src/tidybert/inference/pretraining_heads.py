@@ -72,20 +72,6 @@ class MaskFiller(OfPretraining):
         ]
         return self._fill(texts, encodings, ids, top_k)
 
-    def fill_stream(
-        self,
-        examples: Iterable[TextExample],
-        *,
-        top_k: int | None = None,
-        among: Sequence[str] | None = None,
-    ) -> Iterator[dict[str, Any]]:
-        """The same answers in the order of the examples, in constant memory.
-
-        Raises as ``fill``, with the line of the example, and DataError for a pair of texts.
-        """
-        for _, answers in self.fill_chunks(examples, top_k=top_k, among=among):
-            yield from answers
-
     def fill_chunks(
         self,
         examples: Iterable[TextExample],
@@ -94,7 +80,10 @@ class MaskFiller(OfPretraining):
         top_k: int | None = None,
         among: Sequence[str] | None = None,
     ) -> Iterator[tuple[list[TextExample], list[dict[str, Any]]]]:
-        """The same answers in lists, with their examples: ``first``, twice as many, and so on."""
+        """The same answers in lists, with their examples: ``first``, twice as many, and so on.
+
+        Raises as ``fill``, with the line of the example, and DataError for a pair of texts.
+        """
         ids, top_k = self.words(top_k, among)
         for chunk, names in single_texts(examples, first, _CHUNK):
             texts = [one.text for one in chunk]
@@ -288,15 +277,13 @@ class NextSentencePredictor(OfPretraining):
         follows = float(softmax(row)[0, 0])
         return {"follows": follows, "num_tokens": one.num_tokens, "truncated": one.truncated}
 
-    def predict_stream(self, examples: Iterable[TextExample]) -> Iterator[dict[str, Any]]:
-        """Answers for pairs, in order and in constant memory; DataError for a single text."""
-        for _, answers in self.predict_chunks(examples):
-            yield from answers
-
     def predict_chunks(
         self, examples: Iterable[TextExample], *, first: int = 1
     ) -> Iterator[tuple[list[TextExample], list[dict[str, Any]]]]:
-        """The same answers in lists, with their examples: ``first``, twice as many, and so on."""
+        """The same answers in lists, with their examples: ``first``, twice as many, and so on.
+
+        Raises DataError for a single text.
+        """
         for chunk in in_chunks(examples, first=first):
             pairs = [one.text_pair for one in chunk if one.text_pair is not None]
             if len(pairs) < len(chunk):

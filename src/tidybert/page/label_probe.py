@@ -103,8 +103,7 @@ class LabelProbe:
         task = self._kind(names)
         states, features = self._taught(task, labelled)
         probe = fit_probe(states, features, len(names), task.summed_loss)
-        outputs = self.vectors @ probe.weight.numpy().T + probe.bias.numpy()
-        found = Learned(task, outputs, len(labelled), probe.penalty)
+        found = Learned(task, probe.outputs(self.vectors), len(labelled), probe.penalty)
         drawn = [one for one in labelled if one[0] in random]
         others = [one for one in labelled if one[0] not in random]
         return replace(found, measured=self.judged(found, drawn, others))

@@ -56,8 +56,7 @@ class Probe:
                 ),
             )
             for place in np.flatnonzero(fold_of == fold).tolist():
-                outputs = probe.weight @ torch.from_numpy(states[place][0]) + probe.bias
-                correct += int(outputs.argmax()) == self.features[place].label
+                correct += probe.outputs(states[place]).argmax() == self.features[place].label
         return correct / len(states)
 
     def _states(self, model: nn.Module) -> list[Any]:

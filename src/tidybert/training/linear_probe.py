@@ -57,6 +57,11 @@ class LinearProbe:
         is_finite = bool(self.weight.isfinite().all() and self.bias.isfinite().all())
         return is_finite and self.loss < self.chance
 
+    def outputs(self, states: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """(R, C) of states (R, H)."""
+        found: npt.NDArray[np.float32] = states @ self.weight.numpy().T + self.bias.numpy()
+        return found
+
 
 def fit_probe(
     states: Sequence[npt.NDArray[np.float32]],
