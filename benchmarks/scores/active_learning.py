@@ -15,6 +15,7 @@ from sklearn.cluster import KMeans
 
 from benchmarks.harness import script
 from benchmarks.scores.labels import embedded
+from tidybert.checking.label_check import fitted
 from tidybert.finetuning.active_learning import (
     Drawn,
     Floats,
@@ -25,7 +26,6 @@ from tidybert.finetuning.active_learning import (
 )
 from tidybert.tasks.answers import softmax
 from tidybert.tasks.classification import Classification
-from tidybert.training.linear_probe import fit_probe
 
 DATA_SETS: Final = ("SST-2", "TREC", "BANKING77", "SMS spam")
 SIZES: Final = (30, 100, 300)
@@ -168,16 +168,12 @@ def curve(name: str, way: str, seed: int, given: argparse.Namespace) -> dict[str
         classes, of_known = np.unique(labels[known], return_inverse=True)
         best = np.full(len(test), classes[0])
         if len(classes) > 1 and (way not in ("random", "TypiClust") or len(asked) in SIZES):
-            taught = drawn[known].tolist()
-            probe = fit_probe(
-                [vectors[at : at + 1] for at in taught],
-                [
-                    replace(features[at], label=label)
-                    for at, label in zip(taught, of_known.tolist(), strict=True)
-                ],
-                len(classes),
-                Classification([names[number] for number in classes]).summed_loss,
-            )
+            task = Classification([names[number] for number in classes])
+            taught = [
+                replace(features[at], label=label)
+                for at, label in zip(drawn[known], of_known.tolist(), strict=True)
+            ]
+            probe = fitted(task, vectors[drawn[known]], taught, np.arange(len(taught)))
             p = softmax(probe.outputs(vectors[drawn])).astype(np.float32)
             best = classes[probe.outputs(test_vectors).argmax(1)]
         if len(asked) in SIZES:

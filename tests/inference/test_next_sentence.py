@@ -54,7 +54,7 @@ def test_a_long_pair_is_cut_and_that_is_said(pretrained: Pretrained) -> None:
     assert answer["follows"] == pytest.approx(same["follows"], abs=1e-5)
 
 
-def test_a_stream_answers_as_a_list_does(predictor: NextSentencePredictor) -> None:
+def test_chunks_answer_as_a_list_does(predictor: NextSentencePredictor) -> None:
     examples = [
         TextExample(first, second, None, row)
         for row, (first, second) in enumerate(zip(FIRST, SECOND, strict=True), start=1)

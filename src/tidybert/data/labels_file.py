@@ -108,7 +108,7 @@ class LabelsFile:
             yield found
 
     def has_changed(self) -> bool:
-        """Whether another program has changed the file since we last read or wrote it."""
+        """Whether another program changed the file after our last read or write."""
         return self._seen != _state(self.path)
 
     def read(self) -> list[Answer]:

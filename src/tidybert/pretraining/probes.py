@@ -56,7 +56,7 @@ class Probe:
                 ),
             )
             for place in np.flatnonzero(fold_of == fold).tolist():
-                correct += probe.outputs(states[place]).argmax() == self.features[place].label
+                correct += int(probe.outputs(states[place]).argmax()) == self.features[place].label
         return correct / len(states)
 
     def _states(self, model: nn.Module) -> list[Any]:

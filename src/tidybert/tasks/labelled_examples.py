@@ -38,7 +38,7 @@ def read_all(
     reporter: Reporter = SILENT,
     warns: bool = False,
 ) -> list[Any]:
-    """The examples of a task; the reporter is told each line about how they were read.
+    """Read the examples of a task; ``reporter`` shows how they were read.
 
     Args:
         data: a path, "-", rows in memory as ``in_memory`` takes them, or examples of the task.
