@@ -329,11 +329,6 @@ class BertConfig(Options):
             )
 
     @property
-    def head_size(self) -> int:
-        """Width D of one attention head: hidden_size / num_attention_heads."""
-        return self.hidden_size // self.num_attention_heads
-
-    @property
     def pooling(self) -> str:
         """The state that a head on whole sequences reads: a key of CONFIG_OF_POOLING."""
         return "cls"
