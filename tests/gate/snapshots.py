@@ -272,7 +272,7 @@ def plain(kind: Any) -> str:
 
 def imported_by_guides() -> list[str]:
     """``module name`` of each name that README, docs/ and examples/ import from tidybert."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").iterdir()]
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.*")]
     pattern = re.compile(r"\bfrom (tidybert[\w.]*) import (\([^)]*\)|[\w, ]+)")
     found = set()
     for page in pages:
