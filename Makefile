@@ -7,7 +7,7 @@
 #   make test-relatives  answers of random models of each kind beside transformers': CASES=2000
 #   make test-parity  outputs and gradients beside transformers', for all sizes up to base
 #   make test-mutations  change lines at random; do the tests notice? make test-mutations COUNT=50
-#   make test-processors  the numeric tests as on processors without AVX-512, or AVX2
+#   make test-processors  the numeric tests as on processors with AVX2 alone, where this has more
 #   make test-versions   the tests with the lowest and the newest PyTorch
 #   make test-cuda    only the tests that need a CUDA device
 #   make docs         the guides and the reference as a site, in site/

@@ -272,10 +272,11 @@ def plain(kind: Any) -> str:
 
 def imported_by_guides() -> list[str]:
     """``module name`` of each name that README, docs/ and examples/ import from tidybert."""
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").glob("*.*")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").iterdir()]
     pattern = re.compile(r"\bfrom (tidybert[\w.]*) import (\([^)]*\)|[\w, ]+)")
     found = set()
-    for page in pages:
+    # Python writes a folder of bytecode beside the examples that a test imports.
+    for page in filter(Path.is_file, pages):
         # A notebook is JSON, whose lines end with \n as two signs.
         for module, names in pattern.findall(page.read_text(encoding="utf-8").replace("\\n", "\n")):
             found |= {f"{module} {name}" for name in re.findall(r"\w+", names)}

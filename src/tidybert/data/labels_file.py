@@ -108,7 +108,7 @@ class LabelsFile:
             yield found
 
     def has_changed(self) -> bool:
-        """Whether another program changed the file after our last read or write."""
+        """Whether the file's time, size or inode differ from those at our last read or write."""
         return self._seen != _state(self.path)
 
     def read(self) -> list[Answer]:
