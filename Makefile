@@ -18,7 +18,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Python compiles what is used at its first use; most of what comes along is never used.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check
 # The release that is tested; one that is in .venv already stays.
 TORCH ?= torch==2.13.0
 # The commands that tests start find the package compiled, whatever the shell says of bytecode.

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -60,7 +61,8 @@ def main() -> int:
         by_pyright = threads.submit(
             run, "basedpyright", "-p", str(project), "--pythonpath", sys.executable
         )
-        found = [run("mypy"), run("mypy", "--strict", *paths), by_pyright.result()]
+        ours = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["files"]
+        found = [run("mypy", *ours, *paths), by_pyright.result()]
     return 0 if all(found) else 1
 
 

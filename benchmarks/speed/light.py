@@ -69,10 +69,13 @@ HEADS: Final = (*TASKS, *_PRETRAINING)
 
 
 def write_head(model: str, name: str, folder: Path) -> tuple[Path, Path]:
-    """A RUN with a head of random weights, and the directory of its graph."""
+    """A RUN with a head of random weights, and its graph's directory; both heads of one are one."""
+    kind = "pretrain" if name in _PRETRAINING else name
+    run, graph = folder / kind, folder / f"{kind}-onnx"
+    if graph.exists():
+        return run, graph
     origin = ModelDirectory.open(model)
     length = min(_LENGTH, origin.config.max_position_embeddings)
-    run, graph = folder / name, folder / f"{name}-onnx"
     if name in _PRETRAINING:
         build, metadata = BertForPreTraining, ModelMetadata("pretrain", max_seq_length=length)
         more: dict[str, Any] = {}

@@ -17,8 +17,17 @@ TEXTS = ["the red cat", "a dog saw the hen", "cat", "we saw the white dog"] * 3
 HEADS = ["classify", "answer", "fill-mask", "next-sentence"]
 
 
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for heads and their graphs: one takes seconds to make."""
+    return tmp_path_factory.mktemp("heads")
+
+
 def test_heads_answer_alike_and_are_timed(
-    tiny_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny_model: Path,
+    heads: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     shell = {"seconds": 0.5, "MiB": 200.0}
     commands = []
@@ -26,6 +35,8 @@ def test_heads_answer_alike_and_are_timed(
     short = QuestionAnswering(no_answers=True, max_query_length=8, doc_stride=4)
     monkeypatch.setitem(light.TASKS, "answer", (short, light.TASKS["answer"][1]))
     monkeypatch.setattr(datasets, "mixed_texts", lambda: ("toys", TEXTS))
+    write = light.write_head
+    monkeypatch.setattr(light, "write_head", lambda model, name, _: write(model, name, heads))
     flags = ["--model", str(tiny_model), "--num-texts", "8", "--rounds", "1", "--json"]
     flags += ["--heads", *HEADS, "--python", "other"]
     monkeypatch.setattr(sys, "argv", ["light", *flags])
@@ -42,10 +53,8 @@ def test_heads_answer_alike_and_are_timed(
     assert [each[0] for each in commands[:3]] == ["other", "other", sys.executable]
 
 
-def test_onnx_runtime_itself_gets_the_batches_of_all_texts(
-    tiny_model: Path, tmp_path: Path
-) -> None:
-    _, graph = light.write_head(str(tiny_model), "classify", tmp_path)
+def test_onnx_runtime_itself_gets_the_batches_of_all_texts(tiny_model: Path, heads: Path) -> None:
+    _, graph = light.write_head(str(tiny_model), "classify", heads)
     predictor = Predictor(graph)
     session = predictor.model.session
 

@@ -4,18 +4,24 @@ A card holds what the run itself knows.  It leaves out facts that a run cannot k
 licence or a language.  The templates are in resources/cards.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import re
 import shlex
+from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidybert.errors import DataError
 from tidybert.storage.atomic_files import atomic_write_text
 from tidybert.storage.model_files import CARD_FILE
 from tidybert.storage.opening import open_regular
 from tidybert.system.terminal import printable
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 MARK: Final = "<!-- tidybert wrote this card; without this line it leaves the file alone. -->"
 
@@ -31,21 +37,27 @@ def is_own_card(path: Path) -> bool:
 
 def write_card(directory: Path, template: str, **facts: Any) -> bool:
     """Write the card unless the directory has a README.md of the user's; returns whether it did."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     path = directory / CARD_FILE
     if os.path.lexists(path) and not is_own_card(path):
         return False
+    atomic_write_text(path, _environment().get_template(template).render(facts, mark=MARK) + "\n")
+    return True
+
+
+@cache
+def _environment() -> Environment:
+    """The templates."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
     # Markdown has no escapes that fit everywhere: each place in a template names its filter.
-    cards = Environment(
+    made = Environment(
         loader=PackageLoader("tidybert", "resources/cards"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    cards.filters |= {"cell": cell, "scalar": scalar, "code": code, "word": word, "place": place}
-    atomic_write_text(path, cards.get_template(template).render(facts, mark=MARK) + "\n")
-    return True
+    made.filters |= {"cell": cell, "scalar": scalar, "code": code, "word": word, "place": place}
+    return made
 
 
 def scalar(value: Any) -> str:

@@ -6,6 +6,7 @@ score (for a label that is never true or never predicted) is 0.0, never NaN, and
 
 from collections.abc import Sequence
 from math import inf
+from operator import mul
 from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 import numpy as np
@@ -52,34 +53,80 @@ def classification_metrics(
     of the class with index 1 (as GLUE scores MRPC, QQP); a row of confusion_matrix is a true class.
     Raises ValueError for no example, other shapes, or indices out of range.
     """
-    matrix = confusion_matrix(labels, predictions, len(label_names))
-    total = int(matrix.sum())
-    if not total:
-        raise ValueError("no example was given; metrics need one at least")
-    hits = np.diag(matrix)
-    support = matrix.sum(axis=1)
-    predicted = matrix.sum(axis=0)
-    precision, recall, f1 = precision_recall_f1(hits, predicted, support)
-    result: dict[str, Any] = {
-        "accuracy": float(hits.sum() / total),
-        "macro_f1": float(f1[(support + predicted) > 0].mean()),
-        "matthews": _matthews(matrix),
-    }
-    if len(label_names) == 2:
-        result["f1"] = float(f1[1])
-    if probabilities is not None:
-        result["log_loss"] = _log_loss(np.asarray(labels), np.asarray(probabilities), matrix.shape)
-    result["per_label"] = by_label(
-        label_names, precision=precision, recall=recall, f1=f1, support=support
-    )
-    result["confusion_matrix"] = matrix.tolist()
-    return result
+    scorer = ClassScorer(labels, predictions, len(label_names), probabilities)
+    every = np.arange(scorer.num_examples)
+    matrix = scorer.counts(every)
+    support, predicted = matrix.sum(axis=1), matrix.sum(axis=0)
+    precision, recall, f1 = precision_recall_f1(np.diag(matrix), predicted, support)
+    per_label = by_label(label_names, precision=precision, recall=recall, f1=f1, support=support)
+    return {**scorer(every), "per_label": per_label, "confusion_matrix": matrix.tolist()}
 
 
 def confusion_matrix(
     labels: npt.ArrayLike, predictions: npt.ArrayLike, num_labels: int
 ) -> npt.NDArray[np.int64]:
     """(num_labels, num_labels) counts: the row is the true class, the column the predicted one."""
+    cells = _cells(labels, predictions, num_labels)
+    return _counted(cells, num_labels)
+
+
+class ClassScorer:
+    """Scores any selection of the examples; looks at each of them once.
+
+    labels, predictions: (B,) from 0 to num_labels - 1.  probabilities: (B, num_labels).
+    """
+
+    def __init__(
+        self,
+        labels: npt.ArrayLike,
+        predictions: npt.ArrayLike,
+        num_labels: int,
+        probabilities: npt.ArrayLike | None = None,
+    ) -> None:
+        self._cells = _cells(labels, predictions, num_labels)
+        self._num_labels = num_labels
+        self.num_examples = len(self._cells)
+        if not self.num_examples:
+            raise ValueError("no example was given; metrics need one at least")
+        self._losses = None if probabilities is None else self._losses_of(np.asarray(probabilities))
+
+    def __call__(self, indices: npt.NDArray[np.integer[Any]]) -> dict[str, float]:
+        """The ClassScores that are numbers, of the examples with these indices, repeated or not."""
+        matrix = self.counts(indices)
+        hits, support, predicted = np.diag(matrix), matrix.sum(axis=1), matrix.sum(axis=0)
+        f1 = ratio(2 * hits, support + predicted)
+        scores = {
+            "accuracy": float(hits.sum() / len(indices)),
+            "macro_f1": float(f1[(support + predicted) > 0].mean()),
+            "matthews": _matthews(hits, support, predicted),
+        }
+        if self._num_labels == 2:
+            scores["f1"] = float(f1[1])
+        if self._losses is not None:
+            scores["log_loss"] = float(self._losses[indices].mean())
+        return scores
+
+    def counts(self, indices: npt.NDArray[np.integer[Any]]) -> npt.NDArray[np.int64]:
+        """The confusion_matrix of the examples with these indices."""
+        return _counted(self._cells[indices], self._num_labels)
+
+    def _losses_of(self, probabilities: npt.NDArray[Any]) -> Floats:
+        shape = (self.num_examples, self._num_labels)
+        if probabilities.shape != shape:
+            raise ValueError(
+                f"probabilities of shape {probabilities.shape} were given; {shape} is expected"
+            )
+        if not np.isfinite(probabilities).all():
+            raise ValueError("probabilities must be finite")
+        chosen = probabilities[np.arange(self.num_examples), self._cells // self._num_labels]
+        losses: Floats = -np.log(np.clip(chosen.astype(np.float64), SMALLEST_PROBABILITY, 1.0))
+        return losses
+
+
+def _cells(
+    labels: npt.ArrayLike, predictions: npt.ArrayLike, num_labels: int
+) -> npt.NDArray[np.int64]:
+    """(B,) places in a confusion matrix that is read by rows."""
     true = np.asarray(labels, dtype=np.int64)
     predicted = np.asarray(predictions, dtype=np.int64)
     check_one_length(labels=true, predictions=predicted)
@@ -89,8 +136,13 @@ def confusion_matrix(
                 f"{name} from {values.min()} to {values.max()} were given; {num_labels} classes "
                 f"have the indices 0 to {num_labels - 1}"
             )
-    counts = np.bincount(true * num_labels + predicted, minlength=num_labels * num_labels)
-    return counts.reshape(num_labels, num_labels).astype(np.int64)
+    cells: npt.NDArray[np.int64] = true * num_labels + predicted
+    return cells
+
+
+def _counted(cells: npt.NDArray[np.int64], num_labels: int) -> npt.NDArray[np.int64]:
+    counts = np.bincount(cells, minlength=num_labels * num_labels)
+    return counts.reshape(num_labels, num_labels).astype(np.int64, copy=False)
 
 
 def check_one_length(**pair: npt.NDArray[Any]) -> None:
@@ -128,33 +180,20 @@ def by_label(
     }
 
 
-def _matthews(matrix: npt.NDArray[np.int64]) -> float:
+def _matthews(
+    hits: npt.NDArray[np.int64], support: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]
+) -> float:
     """Matthews' correlation for any number of classes (Gorodkin 2004)."""
     # From three billion examples on, products of counts overflow 64 bits; Python's integers do not.
-    true = [int(count) for count in matrix.sum(axis=1)]
-    predicted = [int(count) for count in matrix.sum(axis=0)]
+    true, given = support.tolist(), predicted.tolist()
     total = sum(true)
-    by_chance = sum(t * p for t, p in zip(true, predicted, strict=True))
-    covariance = int(np.trace(matrix)) * total - by_chance
-    spread_true = total * total - sum(count * count for count in true)
-    spread_predicted = total * total - sum(count * count for count in predicted)
-    if spread_true == 0 or spread_predicted == 0:
+    by_chance = sum(map(mul, true, given))
+    covariance = sum(hits.tolist()) * total - by_chance
+    spread_true = total * total - sum(map(mul, true, true))
+    spread_given = total * total - sum(map(mul, given, given))
+    if spread_true == 0 or spread_given == 0:
         return 0.0
-    return float(covariance / (spread_true**0.5 * spread_predicted**0.5))
-
-
-def _log_loss(
-    labels: npt.NDArray[Any], probabilities: npt.NDArray[Any], shape: tuple[int, ...]
-) -> float:
-    if probabilities.shape != (len(labels), shape[1]):
-        raise ValueError(
-            f"probabilities of shape {probabilities.shape} were given; "
-            f"{(len(labels), shape[1])} is expected"
-        )
-    if not np.isfinite(probabilities).all():
-        raise ValueError("probabilities must be finite")
-    chosen = probabilities[np.arange(len(labels)), labels].astype(np.float64)
-    return float(-np.log(np.clip(chosen, SMALLEST_PROBABILITY, 1.0)).mean())
+    return float(covariance / (spread_true**0.5 * spread_given**0.5))
 
 
 Matrix = npt.NDArray[np.bool_]

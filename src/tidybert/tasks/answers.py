@@ -201,11 +201,6 @@ class Answers(ABC, Generic[T, E]):
         return window_counts(self.features)
 
 
-def only_numbers(metrics: dict[str, Any]) -> dict[str, Any]:
-    """The metrics that are single numbers, without counts and tables."""
-    return {name: value for name, value in metrics.items() if isinstance(value, float)}
-
-
 def softmax(logits: npt.NDArray[np.float32]) -> Floats:
     """Probabilities (B, C) of logits (B, C)."""
     shifted = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))

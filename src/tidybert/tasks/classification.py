@@ -22,9 +22,9 @@ from tidybert.files.text_examples import TextExample, label_names
 from tidybert.files.text_files import read_soft_examples
 from tidybert.metrics.calibration import ANSWERS_NONE, fewest_for, fit_temperature, score_for
 from tidybert.metrics.metric import meanings_of
-from tidybert.metrics.text_scores import ClassScores, classification_metrics
+from tidybert.metrics.text_scores import ClassScorer, ClassScores, classification_metrics
 from tidybert.tasks.answer import Classified
-from tidybert.tasks.answers import Floats, Indices, Judgement, only_numbers, softmax
+from tidybert.tasks.answers import Floats, Indices, Judgement, softmax
 from tidybert.tasks.targets import Explained, Target, class_target
 from tidybert.tasks.task import labels_of, refuse_unknown, softmax_divergence
 from tidybert.tasks.task_options import ClassOptions, ScoreOption
@@ -56,22 +56,27 @@ class ClassAnswers(TextAnswers["Classification"]):
         """(N,) the right class."""
         return np.array(list(map(likeliest, self.labels)), dtype=np.int64)
 
+    @cached_property
+    def _scorer(self) -> ClassScorer:
+        names = self.task.names
+        return ClassScorer(self.label_ids, self.best, len(names), self.class_probabilities)
+
     def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
-        which = slice(None) if chosen is None else chosen
-        found = classification_metrics(
-            self.label_ids[which],
-            self.best[which],
-            self.task.names,
-            self.class_probabilities[which],
-        )
+        if chosen is not None:
+            found: dict[str, Any] = self._scorer(chosen)
+        else:
+            names = self.task.names
+            probabilities = self.class_probabilities
+            found = classification_metrics(self.label_ids, self.best, names, probabilities)
         if self.task.min_score is not None:
+            which = slice(None) if chosen is None else chosen
             given = self.confidence[which] >= self.task.min_score
             if chosen is None:
                 found["min_score"] = self.task.min_score
             found["coverage"] = float(given.mean())
             right = self.correct[which][given]
             found["answered_accuracy"] = float(right.mean()) if len(right) else 0.0
-        return found if chosen is None else only_numbers(found)
+        return found
 
     @cached_property
     def confidence(self) -> Floats:

@@ -25,7 +25,7 @@ from tidybert.errors import DataError, UsageError, param
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.squad_scores import QuestionScores, answer_scores
 from tidybert.tasks.answer import Answered
-from tidybert.tasks.answers import Answers, Indices, Judgement, only_numbers
+from tidybert.tasks.answers import Answers, Indices, Judgement
 from tidybert.tasks.questions.question_features import (
     add_answers,
     check_questions,
@@ -384,7 +384,9 @@ class SpanAnswers(Answers["QuestionAnswering", QuestionExample]):
 
     def metrics(self, chosen: Indices | None = None) -> dict[str, Any]:
         found = self.measured.metrics(self.task.threshold, chosen)
-        return found if chosen is None else only_numbers(found)
+        if chosen is None:
+            return found
+        return {name: value for name, value in found.items() if isinstance(value, float)}
 
     def prediction(self, number: int) -> Answered:
         """The answer with its characters in the text, its probability, and the next best ones.
