@@ -285,18 +285,23 @@ class House:
 
     def declared(self, name: str) -> int:
         """Lines that declare a name: fields, parameters, keywords, keys and texts of their own."""
-        lines = set()
+        return len(self.declaring[name])
+
+    @cached_property
+    def declaring(self) -> dict[object, set[tuple[str, int]]]:
+        """By name, the file and line of each such place."""
+        found = defaultdict(set)
         for source, node in self.nodes:
             match node:
                 case (
-                    ast.AnnAssign(target=ast.Name(id=found))
-                    | ast.arg(arg=found)
-                    | ast.keyword(arg=found)
-                    | ast.Attribute(attr=found, ctx=ast.Store())
-                    | ast.Constant(value=found)
-                ) if found == name:
-                    lines.add((source.name, node.lineno))
-        return len(lines)
+                    ast.AnnAssign(target=ast.Name(id=name))
+                    | ast.arg(arg=name)
+                    | ast.keyword(arg=name)
+                    | ast.Attribute(attr=name, ctx=ast.Store())
+                    | ast.Constant(value=name)
+                ):
+                    found[name].add((source.name, node.lineno))
+        return found
 
     def lines_with(self, name: str) -> int:
         return len({place for place, text in self.names if text == name})
@@ -305,13 +310,14 @@ class House:
         return len({place for place, text in self.names if text.removeprefix(".") == name})
 
     def lines_with_protocol(self, name: str) -> int:
+        of_protocol = re.compile(rf"_?{name}([_A-Z]|$)", re.IGNORECASE)
         return len(
             {
                 place
                 for place, text in self.names
-                if re.match(rf"_?{name}([_A-Z]|$)", text, re.IGNORECASE)
-                and place[0].startswith("server/")
+                if place[0].startswith("server/")
                 and not Path(place[0]).name.startswith(name)
+                and of_protocol.match(text)
             }
         )
 
