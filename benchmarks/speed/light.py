@@ -69,7 +69,7 @@ HEADS: Final = (*TASKS, *_PRETRAINING)
 
 
 def write_head(model: str, name: str, folder: Path) -> tuple[Path, Path]:
-    """A RUN with a head of random weights, and its graph's directory; both heads of one are one."""
+    """A RUN with a head of random weights, and its graph's directory; those there already stay."""
     kind = "pretrain" if name in _PRETRAINING else name
     run, graph = folder / kind, folder / f"{kind}-onnx"
     if graph.exists():

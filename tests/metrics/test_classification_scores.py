@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidybert.metrics import classification_metrics, confusion_matrix
-from tidybert.metrics.text_scores import by_label, precision_recall_f1, ratio
+from tidybert.metrics.text_scores import ClassScorer, by_label, precision_recall_f1, ratio
 
 
 def test_literal_example():
@@ -70,6 +70,24 @@ def test_equal_to_scikit_learn(case):
         assert result["f1"] == pytest.approx(positive)
     else:
         assert "f1" not in result
+
+
+@settings(max_examples=30, deadline=None)
+@given(case=CASES)
+def test_a_selection_has_the_bits_of_its_rows_alone(case):
+    num_labels, pairs, seed = case
+    labels, predictions = np.array(pairs).T
+    random = np.random.default_rng(seed)
+    probabilities = random.dirichlet(np.ones(num_labels), len(pairs))
+    scorer = ClassScorer(labels, predictions, num_labels, probabilities)
+    chosen = random.integers(0, len(pairs), len(pairs))
+
+    names = [f"class {at}" for at in range(num_labels)]
+    rows = (labels[chosen], predictions[chosen], names, probabilities[chosen])
+    expected = classification_metrics(*rows)
+
+    del expected["per_label"], expected["confusion_matrix"]
+    assert scorer(chosen) == expected
 
 
 def test_constant_predictions_are_no_nan():

@@ -135,7 +135,7 @@ class ModelDirectory:
 
     @property
     def special_tokens_in_text(self) -> bool:
-        """Whether "[SEP]" in a text becomes the special token, as it did in training."""
+        """Whether the tokenizer reads "[SEP]" in a text as the special token, as in training."""
         return self.metadata is None or self.metadata.special_tokens_in_text
 
     @cached_property

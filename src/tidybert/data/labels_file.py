@@ -108,7 +108,7 @@ class LabelsFile:
             yield found
 
     def has_changed(self) -> bool:
-        """Whether the file's time, size or inode differ from those at our last read or write."""
+        """Whether another program changed the file (time, size, inode) since our last use."""
         return self._seen != _state(self.path)
 
     def read(self) -> list[Answer]:

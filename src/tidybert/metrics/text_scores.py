@@ -71,9 +71,10 @@ def confusion_matrix(
 
 
 class ClassScorer:
-    """Scores any selection of the examples; looks at each of them once.
+    """Scores any selection of the examples; computes what each adds once, so they are cheap.
 
-    labels, predictions: (B,) from 0 to num_labels - 1.  probabilities: (B, num_labels).
+    labels, predictions: (B,) from 0 to num_labels - 1.  probabilities: (B, num_labels), for
+    log_loss.  Raises ValueError as ``classification_metrics`` does.
     """
 
     def __init__(

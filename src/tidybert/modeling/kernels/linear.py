@@ -402,7 +402,7 @@ def product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _onednn_fits(hidden: Tensor, weight: Tensor) -> bool:
-    """Whether oneDNN takes them: float32, on a CPU, no autocast, ``hidden`` (T, I) with T > 0."""
+    """Whether oneDNN can multiply: float32 on a CPU, no autocast, ``hidden`` (T, I) with T > 0."""
     return (
         hidden.device.type == "cpu"
         and hidden.dtype == weight.dtype == torch.float32
