@@ -408,8 +408,9 @@ def test_annotators_who_differ(write: Write) -> None:
 
     told = failure(write("a.json", json.dumps([task])))
 
-    assert "a.json:1: 2 annotations that differ, " in told
-    assert "keep one for each task" in told
+    assert "a.json:1: 2 annotations that differ, \"['good']\" and \"['bad']\"; keep one" in told
+    told = failure(write("a.json", json.dumps([{**task, "id": 7}])))
+    assert "and \"['bad']\", of task 7; keep one for each task" in told
     task["annotations"] = [one, one, {**other, "was_cancelled": True}]
     assert texts(write("b.json", json.dumps([task]))) == [("a", "good")]
     assert "the label is empty" in failure(

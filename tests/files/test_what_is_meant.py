@@ -131,6 +131,7 @@ def test_skipped_tasks_of_label_studio(write: Write, in_memory: bool) -> None:
 
     assert [(one.text, one.label) for one in examples] == [("a", "good"), ("c", "good")]
     assert report.reasons == {"its annotators skipped it": 1}
+    assert any("1 annotation beside a ground truth not read" in line for line in report.lines())
     predicted = {"data": {"text": "d"}, "predictions": skipped["predictions"]}
     assert "the label is empty" in failure(write("b.json", json.dumps([*tasks, predicted])))
     named = [studio([studio_span(0, 3, "PER")], "Zoë ran"), {**skipped, "data": {"text": "Zoë"}}]

@@ -44,6 +44,54 @@ def test_each_form_of_a_file_says_the_same(tmp_path: Path, name: str) -> None:
     assert [dict(one.soft or {}) for one in found] == [{"x": 0.75, "y": 0.25}, {"y": 1.0}]
 
 
+def studio(text: str, *chosen: str, **more: Any) -> dict[str, Any]:
+    """A task of Label Studio with the choice of each annotator."""
+    results = [[{"from_name": "team", "value": {"choices": [name]}}] for name in chosen]
+    return {"data": {"text": text}, "annotations": [{"result": each} for each in results], **more}
+
+
+def argilla(text: str, *chosen: str, **more: Any) -> dict[str, Any]:
+    """A record of Argilla with the response of each annotator, of two questions."""
+    given = [{"value": name, "user_id": at} for at, name in enumerate(chosen)]
+    notes = [{"value": f"note {at}", "user_id": at} for at in range(len(chosen))]
+    return {"fields": {"text": text}, "responses": {"label": given, "why": notes}, **more}
+
+
+@pytest.mark.parametrize("form", [studio, argilla])
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_annotators_of_a_tool_are_votes(tmp_path: Path, form: Any, in_memory: bool) -> None:
+    tasks = [form("a", "x", "y", "x", "x"), form("b", "y")]
+    path = tmp_path / "export.json"
+    path.write_text(json.dumps(tasks))
+
+    found = load_data(tasks if in_memory else str(path), soft=True)
+
+    assert [(one.text, one.label) for one in found] == [("a", "x"), ("b", "y")]
+    assert [dict(one.soft or {}) for one in found] == [{"x": 0.75, "y": 0.25}, {"y": 1.0}]
+
+
+def test_an_annotator_of_two_classes_has_no_vote(tmp_path: Path) -> None:
+    task = studio("a", "x", "y")
+    task["annotations"][1]["result"][0]["value"]["choices"] = ["y", "z"]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps([task]))
+
+    with pytest.raises(DataError, match="it has 2 labels"):
+        load_data(str(path), soft=True)
+
+
+def test_the_last_row_of_each_person_is_a_vote(tmp_path: Path) -> None:
+    rows = [("x", "ada"), ("x", "ben"), ("y", "ada"), ("y", "cem"), ("y", "dan")]
+    path = tmp_path / "labels.csv"
+    lines = [f"a,{label},labelled,random,1,{by},2026-01-01\n" for label, by in rows]
+    path.write_text("text,label,label_status,drawn,row,by,at\n" + "".join(lines))
+
+    (found,) = load_data(str(path), soft=True)
+
+    assert (found.label, found.soft) == ("y", {"x": 0.25, "y": 0.75})
+    assert [one.label for one in load_data(str(path))] == ["y"]
+
+
 def test_texts_of_several_rows_are_counted(tmp_path: Path) -> None:
     path, report = tmp_path / "people.csv", ReadReport()
     path.write_text(FILES[path.name])

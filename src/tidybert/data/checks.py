@@ -26,7 +26,7 @@ SHOWN_CLASSES: Final = 12
 LONGEST_SEQUENCE: Final = 512  # positions of the published models
 # Programs and people write these where there is nothing; "none" may also be a class.
 _MISSING_LABELS: Final = frozenset(
-    ("nan", "<na>", "na", "n/a", "#n/a", "null", "nil", "none", "undefined", "missing")
+    ("-", "nan", "<na>", "na", "n/a", "#n/a", "null", "nil", "none", "undefined", "missing")
 )
 # What a label looks without: spaces, control characters and marks of no width.
 _UNSEEN: Final = ("Cc", "Cf", "Zs")

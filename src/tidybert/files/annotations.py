@@ -7,16 +7,18 @@ doccano's has [start, end, label]; brat has a .ann beside each .txt
 """
 
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from tidybert.errors import DataError
+from tidybert.errors import DataError, param
 from tidybert.files.folders import folder_names, read_text_file, without_links
 from tidybert.files.reading import ReadReport
 from tidybert.files.rows import Problem, Record, count_of, json_type, text_problem
+from tidybert.files.text_examples import canonical_label
 from tidybert.storage.json_objects import decoded
 
 SHOWN_TEXT: Final = 60
@@ -93,9 +95,7 @@ def span_in(text: str, mark: object, report: ReadReport) -> Span:
     return Span(start, end, span.label.strip())
 
 
-def plain_record(
-    number: int, record: dict[str, Any], *, need_label: bool = True
-) -> Record | Problem:
+def plain_record(number: int, record: dict[str, Any], report: ReadReport) -> Record | Problem:
     """An object of JSON; a task of Label Studio or a record of Argilla as the object that it says.
 
     Predictions and suggestions are no gold, and neither is what annotators skipped or discarded.
@@ -113,18 +113,41 @@ def plain_record(
         done = [one for one in given if not one.get("was_cancelled")]
         try:
             chosen = [one for one in done if one.get("ground_truth")] or done
+            report.beside_gold += len(done) - len(chosen) if report.need_label else 0
             found = [_label_studio_result(one.get("result")) for one in chosen]
         except DataError as error:
             return Problem(number, error.message)
-    if need_label and given and not found:
+    if report.need_label and given and not found:
         return Problem(number, "its annotators skipped it", is_fault=False)
-    if need_label and (differing := next((one for one in found if one != found[0]), None)):
+    if report.counts_votes:
+        found = [_votes(found)] if found else []
+    elif report.need_label and (other := next((one for one in found if one != found[0]), None)):
+        name = next(each for each in found[0] | other if found[0].get(each) != other.get(each))
+        first, second = (short(str(one.get(name))) for one in (found[0], other))
+        of_task = f", of task {record['id']}" if "id" in record else ""
         return Problem(
             number,
-            f"{len(found)} annotations that differ, {short(str(found[0]))} and "
-            f"{short(str(differing))}; keep one for each task",
+            f"{len(found)} annotations that differ, {first} and {second}{of_task}; keep one for "
+            f"each task, or count those of a class as votes ({param('soft', True)})",
         )
     return number, {**data, **(found[0] if found else {"entities": None, "label": None})}
+
+
+def _votes(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """By question the answer of all annotators, or how many gave each class."""
+    said: dict[str, Any] = {}
+    for name in dict.fromkeys(name for one in found for name in one):
+        given = [one[name] for one in found if one.get(name) not in (None, [])]
+        alone = [each[0] if isinstance(each, list) and len(each) == 1 else each for each in given]
+        classes = [canonical_label(each) for each in alone]
+        if name == "entities" or all(each == alone[0] for each in alone):
+            said[name] = given[0] if given else found[0].get(name)
+        elif None in classes:
+            # Whoever reads it as a class says what is wrong with it.
+            said[name] = alone[classes.index(None)]
+        else:
+            said[name] = Counter(classes)
+    return said
 
 
 def _argilla_answers(responses: dict[str, Any]) -> tuple[list[Any], list[dict[str, Any]]]:

@@ -68,8 +68,7 @@ def plain_lines(stream: Any, report: ReadReport) -> Iterator[Line]:
 def _objects(stream: Any, report: ReadReport) -> Iterator[Record | Problem]:
     classes = class_names(report.path, report)
     for row in json_records(stream, report):
-        if not isinstance(row, Problem):
-            row = plain_record(*row, need_label=report.need_label)
+        row = row if isinstance(row, Problem) else plain_record(*row, report)
         yield row if isinstance(row, Problem) else (row[0], with_names(row[1], classes))
 
 
@@ -289,7 +288,7 @@ def source(report: ReadReport, formats: FileFormats) -> Iterator[Source]:
         has_names = memory.names is not None
         columns = (memory.names, memory.records)
         objects = (
-            row if isinstance(row, Problem) else plain_record(*row, need_label=report.need_label)
+            row if isinstance(row, Problem) else plain_record(*row, report)
             for row in ([] if has_names else memory.records())
         )
         yield Source("columns", columns) if has_names else Source("objects", objects)

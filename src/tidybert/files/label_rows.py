@@ -18,7 +18,8 @@ TEXT: Final = ("text",)
 PAIR: Final = ("text_a", "text_b")
 LABEL: Final = "label"
 STATUS: Final = "label_status"
-COLUMNS: Final = (LABEL, STATUS, DRAWN, "row", "by", "at")
+BY: Final = "by"
+COLUMNS: Final = (LABEL, STATUS, DRAWN, "row", BY, "at")
 """After the texts: its label, why there is none, how it came to be asked, its line, who and when.
 
 The last one may be cut off by a kill without harm."""
@@ -58,8 +59,9 @@ def last_rows(
 ) -> Iterator[CellsRow | Problem]:
     """The rows that count of a file of labels, and all rows of another.
 
-    Where labels are needed, texts without one are left out, and the report says how many;
-    ``keeps_none``: a text of no class has labels, of which there are none.
+    Where votes count, the last row of each person counts.  Where labels are needed, texts without
+    one are left out, and the report says how many; ``keeps_none``: a text of no class has labels,
+    of which there are none.
     """
     first = next(rows, None)
     if first is None:
@@ -71,6 +73,7 @@ def last_rows(
         return
     yield first
     label, status = names.index(LABEL), names.index(STATUS)
+    people = [names.index(BY)] if report.counts_votes and BY in names else []
     last: dict[tuple[str, ...], CellsRow] = {}
     count = 0
     broken: CellsRow | Problem | None = None
@@ -82,7 +85,7 @@ def last_rows(
         broken = None if is_whole else row
         if isinstance(row, Problem) or not is_whole:
             continue
-        key = text_key([row[1][at] for at in texts])
+        key = text_key([row[1][at] for at in [*texts, *people]])
         count += 1
         last.pop(key, None)
         last[key] = row
@@ -102,8 +105,8 @@ def last_rows(
         else:
             yield Problem(row[0], wrong_status(said))
     if count > len(last):
-        replaced = count_of(count - len(last), "row")
-        report.notes.append(f"a file of labels: {replaced} replaced by later ones of the same text")
+        replaced = f"a file of labels: {count_of(count - len(last), 'row')} replaced by later ones"
+        report.notes.append(f"{replaced} of the same text{' and person' if people else ''}")
     if left_out:
         shown = ", ".join(f"{number:,} {name}" for name, number in left_out.items())
         report.notes.append(f"texts without a label left out: {shown}")

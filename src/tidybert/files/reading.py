@@ -166,6 +166,8 @@ class ReadReport:
     """Whether a row without a label is a bad row."""
     known: Sequence[str] = ()
     """The labels that a model has, whose spelling counts."""
+    counts_votes: bool = False
+    """Whether each annotator's label of a text counts, and not one alone."""
     reads_together: bool = False
     """Whether texts that belong together are read, whose columns have names of their own."""
     keep_columns: bool | Literal["all"] = False
@@ -207,6 +209,8 @@ class ReadReport:
     """The files of a folder, where each is a row."""
     moved: list[int] = field(default_factory=list)
     """By how many characters each span was moved to where its text stands."""
+    beside_gold: int = 0
+    """Annotations that are not read, because another is the task's ground truth."""
 
     @property
     def guessed_encoding(self) -> dict[str, str] | None:
@@ -298,6 +302,9 @@ class ReadReport:
             lines.append(f"{self.path}: {said}")
         if self.moved:
             lines.append(f"{self.path}: {moved_spans(self.moved)}")
+        if self.beside_gold:
+            beside = count_of(self.beside_gold, "annotation")
+            lines.append(f"{self.path}: {beside} beside a ground truth not read")
         if self.num_problems:
             lines += self.skipped_lines()
         return [spell(line) for line in lines]

@@ -255,6 +255,7 @@ def _soft_examples(
     options: ReadOptions, report: ReadReport, *, need_label: bool
 ) -> Iterator[TextExample | Problem]:
     """An example a text, whose label is the mean of those of its rows, such as of annotators."""
+    report.counts_votes = need_label
     of_text: dict[tuple[str, str | None], list[TextExample]] = {}
     for row in _examples(options, report, need_label=need_label, soft=need_label):
         if isinstance(row, Problem) or not need_label:
