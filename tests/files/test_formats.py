@@ -512,6 +512,16 @@ def test_a_word_a_row(write: Write, tmp_path: Path, name: str) -> None:
     assert [one.words for one in read(path, "tag", need_label=False)[0]][1] == ("He",)
 
 
+@pytest.mark.parametrize("names", [("text", "labels"), ("tokens", "tags"), ("words", "ner_tags")])
+def test_a_text_of_words_beside_one_of_tags(write: Write, names: tuple[str, str]) -> None:
+    rows = "Zoë lives in Old Town,B-PER O O B-LOC I-LOC\nHe,O\n"
+    path = write("a.csv", f"{','.join(names)}\n{rows}")
+
+    assert tags(path) == [*SPANS, (("He",), ("O",))]
+    path = write("b.csv", f"{','.join(names)}\n{rows}He ran,O\n")
+    assert "b.csv:4: 2 words and 1 tag" in failure(path, "tag")
+
+
 def test_a_bad_word_spoils_its_sentence_only(write: Write) -> None:
     path = write("a.csv", KAGGLE.replace(",in,IN,O", ",in,IN,").replace(",Old,", ",,"))
 

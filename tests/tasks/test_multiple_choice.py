@@ -85,7 +85,9 @@ def test_swag_without_answers_and_with_another_number_of_endings(write: Any) -> 
     path = write("test.csv", "sent1,sent2,ending0,ending1\na,b,c,d\n")
 
     assert read(path, need_label=False) == [ChoiceExample("a", "b", ("c", "d"), None, 2)]
-    assert "no column is named any of label, answer. Columns seen: 0 'sent1'" in failure(path)
+    assert "no column is named any of label, answer, answerKey. Columns seen: 0 'se" in failure(
+        path
+    )
 
 
 def test_codah(write: Any) -> None:
@@ -126,6 +128,37 @@ def test_json_lines(write: Any, record: dict[str, Any], expected: tuple[str, str
     assert "1 blank line passed over" in report.notes
 
 
+STEM = {"stem": "q", "choices": [{"text": "a", "label": "A"}, {"text": "b", "label": "B"}]}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"ctx_a": "o", "ctx": "q", "endings": ["a", "b"], "label": "1"},
+        {"id": "7", "question": "q", "choices": {"text": ["a", "b"], "label": ["1", "2"]},
+         "answerKey": "2"},
+        {"question": STEM, "answerKey": "B"},
+        {"question": "q", "options": {"A": "a", "B": "b"}, "answer": "b", "answer_idx": "B"},
+        {"question": "q", "options": ["a", "b"], "answer": "B"},
+        {"prompt": "q", "A": "a", "B": "b", "answer": "B"},
+    ],
+    ids=["HellaSwag", "ARC", "CommonsenseQA", "MedQA", "RACE", "letters"],
+)  # fmt: skip
+def test_published_sets(write: Any, record: dict[str, Any]) -> None:
+    (one,) = read(write("a.jsonl", json_lines(record)))
+
+    assert (one.context, one.start, one.choices, one.label) == ("q", "", ("a", "b"), 1)
+
+
+def test_a_table_with_a_column_a_letter(write: Any) -> None:
+    """As of Kaggle's LLM Science Exam; a choice that is a letter is meant by its text."""
+    path = write("a.csv", 'id,prompt,"A",B,C,answer\n0,q,a,b,c,B\n1,q,B,b,A,A\n')
+
+    assert [(one.choices, one.label) for one in read(path)] == [
+        (("a", "b", "c"), 1), (("B", "b", "A"), 2)
+    ]  # fmt: skip
+
+
 def test_the_number_of_choices_may_differ(write: Any) -> None:
     path = write(
         "a.jsonl",
@@ -141,10 +174,10 @@ def test_the_number_of_choices_may_differ(write: Any) -> None:
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"choices": ["a", "b"], "label": 0}, "none of the keys context, prompt, sent1, question"),
+        ({"choices": ["a", "b"], "label": 0}, "none of the keys context, prompt, sent1, "),
         (
             {"context": "c", "label": 0},
-            "none of the keys choices, endings among 'context', 'label'",
+            "none of the keys choices, endings, options among 'context', 'label'",
         ),
         ({"context": "c", "choices": ["a", "b"]}, "none of the keys label, answer"),
         ({"context": "c", "choices": ["a"], "label": 0}, "1 choice; two at least are needed"),
@@ -163,7 +196,7 @@ def test_the_number_of_choices_may_differ(write: Any) -> None:
         ({"context": "c", "choices": ["a", "b"], "label": True}, "the answer is a boolean"),
         ({"context": "c", "choices": ["a", "b"], "label": None}, "the answer is missing"),
         (
-            {"context": "c", "choices": ["a", "b"], "label": "1"},
+            {"context": "c", "choices": ["a", "7"], "label": "1"},
             "the answer is '1'; give the number",
         ),
         ({"context": "c", "choices": ["a", "a"], "label": "a"}, "the text of several choices"),
@@ -220,7 +253,7 @@ def test_bad_swag_rows(write: Any) -> None:
     assert "columns 0 and 1, counted from 0, have one name" in failure(
         write("b.csv", "sent1,sent1,sent2,ending0,ending1,label\na,b,c,d,e,0\n")
     )
-    assert "no column is named any of context, prompt, sent1, question" in failure(
+    assert "no column is named any of context, prompt, sent1, ctx, article, question" in failure(
         write("c.csv", "sent2,ending0,ending1,label\na,d,e,0\n")
     )
     assert ":2: 1 choice; two at least" in failure(

@@ -159,33 +159,44 @@ def soft_label(value: object) -> Mapping[str, float] | str | None:
 
 _ITEM: Final = r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[-+]?\d+\.?\d*|True|False)"""
 _NUMPY_LIST: Final = re.compile(rf"\[\s*{_ITEM}(?:\s+{_ITEM})*\s*\]")
-_NUMPY_ITEM: Final = re.compile(rf"\bnp\.\w+\(({_ITEM})\)")
-_CALL: Final = re.compile(r"(?:frozenset|set|array)\((.*?)(?:,\s*dtype=[^()]+)?\)", re.DOTALL)
+_MADE_BY: Final = ("frozenset", "set", "array")
 _WHOLE: Final = re.compile(r"([+-]?[0-9]+)(\.0*)?")
 
 
-def list_in(cell: str) -> list[Any] | None:
-    """The list that a cell spells as JSON, Python or NumPy write lists, sets and tuples; or None.
+class _Given(ast.NodeTransformer):
+    """What Python's and NumPy's calls are given: array(['x'], dtype=object) is ['x']."""
 
-    Of an object of truths, such as spaCy's cats, the list has the keys that are true.
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        called = ast.unparse(node.func)
+        is_known = called in _MADE_BY or called.startswith("np.")
+        return (node.args or [ast.List([])])[0] if is_known else node
+
+
+def value_in(cell: str) -> object:
+    """The list or object that a cell spells as JSON, Python or NumPy write them; None for others.
+
+    Sets and tuples are lists.
     """
     cell = cell.strip()
-    if not cell.startswith(("[", "(", "{", "set(", "frozenset(", "array(")):
+    if not cell.startswith(("[", "(", "{", *(f"{name}(" for name in _MADE_BY))):
         return None
-    called = _CALL.fullmatch(cell)
-    cell = _NUMPY_ITEM.sub(r"\1", called[1] or "[]" if called else cell)
     if _NUMPY_LIST.fullmatch(cell):
         # To Python, 'x' 'y' is one text.
         cell = f"[{','.join(re.findall(_ITEM, cell))}]"
     try:
-        found = json.loads(cell)
+        return plain(json.loads(cell))
     except (ValueError, RecursionError):
         try:
             with warnings.catch_warnings(action="ignore"):
-                found = ast.literal_eval(cell)
+                return plain(ast.literal_eval(_Given().visit(ast.parse(cell, mode="eval"))))
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             return None
-    found = true_names(plain(found))
+
+
+def list_in(cell: str) -> list[Any] | None:
+    """The list of ``value_in``, of an object of truths, as spaCy's cats, the true keys; or None."""
+    found = true_names(value_in(cell))
     return found if isinstance(found, list) else None
 
 

@@ -11,6 +11,7 @@ lines may have any number of choices, and another one in each.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
-from itertools import count, takewhile
+from itertools import takewhile
+from string import ascii_uppercase
 from typing import Final, cast
 
 from tidybert.errors import UsageError
@@ -71,11 +73,13 @@ CODAH_ENDINGS: Final = 4
 
 # The keys of JSON lines that mean the same; a question beside a context is what choices answer.
 _KEYS: Final = {
-    "context": ("context", "prompt", "sent1", "question"),
+    "context": ("context", "prompt", "sent1", "ctx", "article", "question"),
     "start": ("start", "sent2"),
-    "choices": ("choices", "endings"),
-    "label": ("label", "answer"),
+    "choices": ("choices", "endings", "options"),
+    "label": ("label", "answer", "answerKey"),
 }
+# The columns of tables with a choice in each.
+_CHOICE_COLUMNS: Final = ([f"ending{number}" for number in range(100)], list(ascii_uppercase))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ def choice_example(
 ) -> ChoiceExample | Problem:
     """An example of these values, or what is wrong with them.
 
-    ``answer`` is the number of the right choice, from 0, or its text.
+    ``answer`` is the number of the right choice, from 0, its text, or its letter.
     """
     named = [("context", context), ("start", start)]
     named += [(f"choice {number}", choice) for number, choice in enumerate(choices)]
@@ -147,6 +151,11 @@ def _index_of(answer: object, choices: Sequence[str]) -> int | str:
         return "the answer is missing"
     if isinstance(answer, str) and answer in choices:
         return f"the answer {answer[:40]!r} is the text of several choices; give its number"
+    if isinstance(answer, str) and answer in ascii_uppercase[: len(choices)]:
+        return ascii_uppercase.index(answer)
+    if isinstance(answer, str) and all(finite_number(each) is None for each in choices):
+        # As HellaSwag has it; among numbers it would be a text.
+        answer = int(answer) if answer.isdecimal() else answer
     number = (
         None if isinstance(answer, str | bool) else finite_number(canonical_label(answer) or "")
     )
@@ -188,7 +197,8 @@ def _judge(head: bytes, report: ReadReport) -> tuple[str, str]:
     for begins, name in (("{", "jsonl"), ("[", "json")):
         if line.startswith(begins):
             return name, "the first line"
-    if "ending0" in line:
+    names = {each.strip(' "\r') for each in re.split("[,;|\t]", line)}
+    if "ending0" in names or {"A", "B"} <= names:
         return "swag", "the first line"
     if "\t" in line:
         return "codah", "the first line"
@@ -226,11 +236,13 @@ FORMATS: Final = FileFormats(
 def _example(
     row: int, record: dict[str, Any], report: ReadReport, of_cells: bool
 ) -> ChoiceExample | Problem:
-    need_label = report.need_label
-    if "ending0" in record and "endings" not in record:
-        # SWAG's columns.
-        endings = takewhile(record.__contains__, map("ending{}".format, count()))
-        record = {**record, "endings": [record[name] for name in endings]}
+    need_label, seen = report.need_label, list(record)
+    if isinstance(asked := record.get("question"), dict) and {"stem", "choices"} <= asked.keys():
+        record = {**record, "question": asked["stem"], "choices": asked["choices"]}
+    for each in _CHOICE_COLUMNS:
+        if each[0] in record and not {*_KEYS["choices"]} & record.keys():
+            listed = [record[name] for name in takewhile(record.__contains__, each)]
+            record = {**record, "choices": listed}
     found = {role: [key for key in keys if key in record] for role, keys in _KEYS.items()}
     if len(found["context"]) == 2 and found["context"][1] == "question" and not found["start"]:
         found["start"] = [found["context"].pop()]
@@ -240,20 +252,37 @@ def _example(
         if not keys and (role in ("context", "choices") or (role == "label" and need_label)):
             known = ", ".join(_KEYS[role])
             if of_cells and report.header:
-                columns = describe_columns(list(record))
+                columns = describe_columns(seen)
                 raise DataError(f"{report.path}: no column is named any of {known}. {columns}")
-            return Problem(row, f"none of the keys {known} among {keys_seen(record)}")
+            return Problem(row, f"none of the keys {known} among {keys_seen(seen)}")
     absent: tuple[object, ...] = ("", "", [], None)
     context, start, choices, label = (
         record[keys[0]] if keys else default
         for keys, default in zip(found.values(), absent, strict=True)
     )
+    choices, names = _with_names(choices)
+    if names.count(label) == 1:
+        label = names.index(label)
     if not isinstance(choices, list):
         key = found["choices"][0]
         return Problem(row, f"{key!r} is {json_type(choices)} where a list of texts is expected")
     if of_cells and isinstance(label, str):
         label = _number(label)
     return choice_example(row, context, start, choices, label, need_label=need_label)
+
+
+def _with_names(choices: object) -> tuple[object, list[object]]:
+    """The texts of choices and their names, such as "A", where they have some, as those of ARC."""
+    if isinstance(choices, list) and all(
+        isinstance(each, dict) and "text" in each for each in choices
+    ):
+        return [each.get("text") for each in choices], [each.get("label") for each in choices]
+    if isinstance(choices, dict) and isinstance(choices.get("text"), list):
+        names = choices.get("label")
+        return choices["text"], names if isinstance(names, list) else []
+    if isinstance(choices, dict):
+        return list(choices.values()), list(choices)
+    return choices, []
 
 
 def _number(cell: str) -> object:

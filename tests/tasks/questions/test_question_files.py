@@ -1,5 +1,6 @@
 """Files of questions: SQuAD and JSON lines, answers at their places, each fault by its place."""
 
+import csv
 import io
 import json
 from pathlib import Path
@@ -89,6 +90,38 @@ def test_the_forms_of_answers(write: Any, given: dict[str, Any], expected: Any) 
 
     assert one.answers == expected
     assert (one.id, one.row, one.is_impossible) == ("1", 1, None)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "{'text': ['Norse', 'Rollo'], 'answer_start': [9, 57]}",
+        '{"text": ["Norse", "Rollo"], "answer_start": [9, 57]}',
+        "{'text': array(['Norse', 'Rollo'], dtype=object), 'answer_start': array([ 9, 57])}",
+        "{'text': [np.str_('Norse'), np.str_('Rollo')], 'answer_start': [np.int64(9), 57]}",
+        "[{'text': 'Norse', 'answer_start': 9}, {'text': 'Rollo', 'answer_start': 57}]",
+    ],
+)
+def test_answers_in_cells(tmp_path: Path, cell: str) -> None:
+    """As pandas writes a column of objects."""
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [("context", "question", "answers"), (CONTEXT, "Who?", cell),
+             (CONTEXT, "Why?", "{'text': array([], dtype=object), 'answer_start': []}")]
+        )  # fmt: skip
+
+    first, second = read(path)
+
+    assert first.answers == (("Norse", 9), ("Rollo", 57))
+    assert second.is_impossible
+
+
+def test_the_columns_of_an_answer_and_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f'context,question,answer_text,answer_start\n"{CONTEXT}",Who?,Rollo,57\n')
+
+    assert read(path)[0].answers == (("Rollo", 57),)
 
 
 @pytest.mark.parametrize(

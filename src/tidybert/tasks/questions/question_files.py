@@ -19,6 +19,7 @@ from tidybert.files.formats import FileFormat, FileFormats, source
 from tidybert.files.reading import ROLES, ReadOptions, ReadReport
 from tidybert.files.records import Nested, json_cursor, nested
 from tidybert.files.rows import Problem, count_of, json_type, keys_seen, text_problem
+from tidybert.files.text_examples import value_in
 from tidybert.storage.json_objects import decoded
 
 Answer = tuple[str, int]
@@ -274,10 +275,14 @@ def _example(
     if of_cells:
         # Cells are text, and an empty one says nothing but of the answer.
         named = {plain_name(name): cell for name, cell in record.items()}
+        if "answer_text" in named and "answer" not in named:
+            named["answer"] = named["answer_text"]
         record = {name: cell for name, cell in named.items() if cell or name == "answer"}
         for key in ("answer_start", "start"):
             if record.get(key, "").isdecimal():
                 record[key] = int(record[key])
+        if (answers := value_in(record.get("answers", ""))) is not None:
+            record["answers"] = answers
     given = record if raw.context is None else {**record, "context": raw.context}
     for key in ("question", "context"):
         if key not in given:

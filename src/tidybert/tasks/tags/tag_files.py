@@ -313,6 +313,13 @@ def _with_lists(number: int, record: dict[str, Any], report: ReadReport) -> Reco
     for key in map(str, (options.text, options.label, *WORD_KEYS, *TAG_KEYS, *SPAN_KEYS)):
         if isinstance(record.get(key), str) and (found := list_in(record[key])) is not None:
             record[key] = found
+    text = options.text or next(filter(record.__contains__, (*WORD_KEYS, TEXT_KEY)), None)
+    label = options.label or next(filter(record.__contains__, _TAGS), None)
+    words, tags = record.get(str(text)), record.get(str(label))
+    parts = tags.split() if report.need_label and isinstance(tags, str) else []
+    if isinstance(words, str) and parts and mark_entities(parts):
+        # A text of words beside one of tags, with spaces between them.
+        record |= {str(text): words.split(), str(label): parts}
     return number, record
 
 
@@ -329,7 +336,7 @@ def _with_keys(number: int, record: Mapping[str, object], report: ReadReport) ->
         text = TEXT_KEY if has_spans else first((*WORD_KEYS, TEXT_KEY))
     if label is None and need_label and text is not None:
         is_raw = isinstance(record.get(str(text)), str)
-        label = first(SPAN_KEYS if is_raw else TAG_KEYS)
+        label = first(SPAN_KEYS if is_raw else _TAGS)
     for flag, found, needed in ((param("text"), text, True), (param("label"), label, need_label)):
         if needed and found is None:
             what = "words or the text" if flag == param("text") else "tags or the entities"
