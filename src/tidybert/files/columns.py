@@ -60,7 +60,8 @@ KNOWN_NAMES: Final = (
         "abstract article body comment comment_text comments description email feedback full_text "
         "headline input phrase post review_text reviewtext sms statement title transcript tweet "
         "tweet_text utterance",
-        "accept annotation classification department emotion gold gold_label label_name label_text "
+        "accept annotation classification department emotion gold gold_label is_duplicate "
+        "label_name label_text "
         "outcome polarity queue rating relatedness_score similarity similarity_score stars tag "
         "team topic y",
     ),
@@ -68,7 +69,13 @@ KNOWN_NAMES: Final = (
 
 # Names that count first where texts that belong together are read.
 _TOGETHER: Final = _KnownNames(
-    (("anchor", "positive"), ("query", "positive"), ("question", "answer"), ("query", "answer")),
+    (
+        ("anchor", "positive"),
+        ("query", "positive"),
+        ("question", "answer"),
+        ("query", "answer"),
+        ("query", "pos"),
+    ),
     frozenset(),
     frozenset(),
 )

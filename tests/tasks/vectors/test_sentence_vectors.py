@@ -15,6 +15,7 @@ from tidybert.checkpoints.sentence_reading import read_sentence_form
 from tidybert.cli.main import run as shell
 from tidybert.errors import DataError, TrainingError, UsageError
 from tidybert.estimators import BertVectorizer
+from tidybert.files.reading import ReadReport
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.inference.embedding import Embedder
 from tidybert.system.reporter import Reporter
@@ -50,6 +51,44 @@ def test_files(name: str, content: Any, expected: tuple[str, ...], write: Write)
     (found,) = read_vectors(write(name, content), need_label=True)
 
     assert found.texts == expected
+
+
+def test_a_list_of_positives_is_an_example_each(write: Write) -> None:
+    """As FlagEmbedding has it."""
+    rows = [{"query": "a", "pos": ["b", "c"], "neg": ["d", "e"]}, {"query": "f", "pos": []}]
+    path, report = write("a.jsonl", rows), ReadReport()
+
+    found = [*read_vectors(path, need_label=True, skip_bad_rows=True, report=report)]
+
+    assert [one.texts for one in found] == [("a", "b", "d", "e"), ("a", "c", "d", "e")]
+    assert report.reasons == {"no text belongs to the first": 1}
+
+
+PAIR_ROWS = [(f"we saw {n} cats", f"{n} cats were seen") for n in range(8)]
+
+
+def paired(write: Write, name: str, *values: str) -> str:
+    """A table of pairs with another column, whose values repeat."""
+    rows = [f"{one},{two},{values[n % len(values)]}" for n, (one, two) in enumerate(PAIR_ROWS)]
+    return str(write("a.csv", "\n".join([f"question1,question2,{name}", *rows, ""])))
+
+
+def test_pairs_that_do_not_belong_together_are_no_pairs(write: Write, capsys: Any) -> None:
+    """A label or a column that says so is refused, read as a score, or told of."""
+
+    def told(name: str, *values: str) -> str:
+        code = shell(["check", paired(write, name, *values), "embed"])
+        shown = capsys.readouterr()
+        return f"{code} {' '.join((shown.out + shown.err).split())}"
+
+    refused = told("label", "entailment", "contradiction", "neutral")
+    assert refused.startswith("1 ")
+    assert "do not belong together: 'contradiction' 3, 'neutral' 2; leave these pairs" in refused
+    assert "scores from 0 to 1" in told("is_duplicate", "1", "0")
+    assert "says yes or no: 'is_match'; if it says" in told("is_match", "1", "0")
+    assert "says yes or no" not in told("rank", "1", "0", "2")
+    assert "says yes or no" not in told("is_match", "1")
+    assert "no scores, and not read: 'pay' 4, 'ship' 4;" in told("category", "pay", "ship")
 
 
 def test_objects_may_have_different_numbers_of_negatives(write: Write) -> None:

@@ -15,25 +15,31 @@ import numpy.typing as npt
 
 from tidybert.data.checks import (
     PERCENTILES,
+    SHOWN,
     DataReport,
     TrainingData,
     check_leaks,
     check_lengths,
     check_repetition,
     lines_of,
+    listed,
     short,
     warn_of_empty,
 )
 from tidybert.data.features import Features
 from tidybert.errors import LINE, DataError, param
+from tidybert.files.columns import Values
 from tidybert.files.example_reader import ExampleReader
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.rows import Problem, count_of, finite_number, text_problem
-from tidybert.files.text_examples import label_order
+from tidybert.files.text_examples import canonical_label, label_order
 from tidybert.files.text_files import FORMATS, text_example, text_values
 
-# sentence-transformers names them so.
-_NEGATIVE: Final = re.compile(r"negatives?(_?[0-9]+)?")
+# sentence-transformers and FlagEmbedding name them so.
+_NEGATIVE: Final = re.compile(r"neg(atives?)?(_?[0-9]+)?")
+# What labels of pairs say that do not belong together, in MultiNLI and GLUE.
+_APART: Final = ("contradiction", "neutral", "not_entailment")
+_FLAGS: Final = ("0", "1", "true", "false", "yes", "no")
 Form = Literal["pairs", "scores", "labels", "texts"]
 FORM_NAMES: Final = {
     "pairs": "pairs of texts",
@@ -94,15 +100,19 @@ def _examples(
     report.reads_together = report.keep_columns = True
     # Pairs have none, but a label that is named must be there.
     report.need_label = need_label and options.label is not None
-    for values in text_values(report):
-        if isinstance(values, Problem):
-            yield values
-            continue
-        found = text_example(values, report)
+    flags: dict[str, set[str]] | None = None
+    for values in _of_one_positive(text_values(report)):
+        found = values if isinstance(values, Problem) else text_example(values, report)
         if isinstance(found, Problem):
             yield found
             continue
-        negatives = _negatives(found.row, found.columns or {})
+        columns = found.columns or {}
+        flags = {name: set() for name in columns} if flags is None else flags
+        for name in [*flags]:
+            flags[name].add((canonical_label(columns.get(name)) or "").casefold())
+            if not flags[name].issubset(_FLAGS):
+                del flags[name]
+        negatives = _negatives(found.row, columns)
         if isinstance(negatives, Problem):
             yield negatives
         elif found.text_pair is not None:
@@ -118,6 +128,23 @@ def _examples(
             )
         else:
             yield VectorExample((found.text,), found.label, found.row)
+    two = ", ".join(repr(name) for name, values in (flags or {}).items() if len(values) > 1)
+    if two and "text_pair" in report.columns and "label" not in report.columns:
+        report.notes.append(
+            f"not read, though each of its cells says yes or no: {two}; if it says which texts "
+            f"belong together, give it as {param('label')}, or leave the other pairs out"
+        )
+
+
+def _of_one_positive(rows: Iterator[Values | Problem]) -> Iterator[Values | Problem]:
+    """The rows; one with a list of second texts is a row for each."""
+    for row in rows:
+        if isinstance(row, Problem) or not isinstance(row[2], list):
+            yield row
+        elif not row[2]:
+            yield Problem(row[0], "no text belongs to the first")
+        else:
+            yield from ((*row[:2], each, *row[3:]) for each in row[2])
 
 
 def _negatives(row: int, columns: Mapping[str, object]) -> list[str] | Problem:
@@ -266,6 +293,18 @@ def _check_pairs(data: TrainingData[VectorExample], report: DataReport) -> None:
         least, most = min(numbers), max(numbers)
         shown = f"{least}" if least == most else f"{least} to {most}"
         report.facts.append(f"negatives: {shown} an example")
+    labels = Counter(one.label for one in data.train if one.label is not None)
+    apart = {name: count for name, count in labels.items() if name.casefold() in _APART}
+    if apart:
+        report.errors.append(
+            f"labels of pairs that do not belong together: {listed(apart, SHOWN)}; leave these "
+            "pairs out, or give their second texts as negatives"
+        )
+    elif labels:
+        report.warnings.append(
+            f"labels of pairs that are no scores, and not read: {listed(labels, SHOWN)}; leave out "
+            "pairs that do not belong together"
+        )
     positives: dict[str, set[str]] = {}
     for _, examples, _ in data.parts():
         for one in examples:
