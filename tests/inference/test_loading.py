@@ -179,6 +179,12 @@ def test_a_head_that_only_config_json_claims_is_missed(foreign: Callable[..., An
         Predictor(directory)
 
 
+def test_pre_trained_weights_predict_nothing_yet() -> None:
+    """They have a tidybert.json, of their pre-training."""
+    with pytest.raises(WeightsError, match="tidybert-small has no head that predicts .*: fine-"):
+        Predictor("tidybert-small")
+
+
 def test_a_tiny_model_directory_without_architectures_has_no_head(tiny_model: Path) -> None:
     with pytest.raises(WeightsError, match="no architecture"):
         Predictor(tiny_model)

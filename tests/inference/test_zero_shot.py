@@ -139,8 +139,8 @@ def test_a_line_of_a_stream_is_answered_by_itself(
     [
         (["card_lost", "Card lost"], None, DataError, "are both 'Card lost' in words"),
         (["red", "dog"], {"cat": "a cat"}, DataError, "describes 'cat', which is no label"),
-        (["red", " "], None, DataError, "nothing says what the label ' ' means"),
-        (["red"], None, UsageError, "two at least are needed"),
+        (["red", " "], None, UsageError, "labels has an empty name"),
+        (["red"], None, UsageError, "labels has 1 label; two at least are needed"),
         (["red", "LABEL_1"], None, DataError, "nothing says what the label 'LABEL_1' means"),
         (["red", "dog " * 40], None, DataError, "has 42 tokens, and"),
         (["red", "dog"], {"red": "cat " * 31}, DataError, "'red' has 33 tokens, and"),

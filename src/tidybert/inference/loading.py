@@ -447,7 +447,7 @@ def read_finished(directory: ModelDirectory) -> ModelMetadata:
     """The task of a MODEL, from tidybert.json or transformers' config.json; or WeightsError."""
     directory.require_bert()
     positions = directory.config.max_position_embeddings
-    if directory.metadata is not None:
+    if directory.metadata is not None and directory.metadata.task != PRETRAINING:
         if directory.metadata.max_seq_length > positions:
             raise ConfigError(
                 f"{directory.path / METADATA_FILE}: max_seq_length is "
@@ -461,7 +461,7 @@ def read_finished(directory: ModelDirectory) -> ModelMetadata:
         raise WeightsError(
             f"{directory} has no head that predicts ({CONFIG_FILE} names {named}): fine-tune it "
             "with tidybert finetune, or name a finished RUN; tidybert embed and Embedder give its "
-            "vectors"
+            "vectors, tidybert predict --labels answers with classes that it knows by name"
         )
     return found
 

@@ -21,6 +21,7 @@ from tidybert.checkpoints.example_kinds import TEXT
 from tidybert.checkpoints.metadata import ModelMetadata
 from tidybert.data.features import example_features
 from tidybert.errors import DataError, DataWarning, UsageError, param
+from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
 from tidybert.inference.embedding import Embedder
@@ -125,9 +126,11 @@ class NamePredictor(Predictor[ClassAnswer]):
         labels = list(descriptions or ()) if labels is None else list(labels)
         if len(labels) < 2:
             raise UsageError(
-                f"{param('labels')} has {len(labels)} labels; two at least are needed, as in "
+                f"{param('labels')} has {count_of(len(labels), 'label')}; two at least are needed, as in "
                 f"{param('labels', 'billing,hardware')}"
             )
+        if not all(label.strip() for label in labels):
+            raise UsageError(f"{param('labels')} has an empty name: give each label a word")
         seen: dict[str, str] = {}
         for label in labels:
             if (words := cleaned(label).casefold()) in seen:
