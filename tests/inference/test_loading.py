@@ -181,7 +181,7 @@ def test_a_head_that_only_config_json_claims_is_missed(foreign: Callable[..., An
 
 def test_pre_trained_weights_predict_nothing_yet() -> None:
     """They have a tidybert.json, of their pre-training."""
-    with pytest.raises(WeightsError, match="tidybert-small has no head that predicts .*: fine-"):
+    with pytest.raises(WeightsError, match=r"tidybert-small has no head that predicts .*: fine-"):
         Predictor("tidybert-small")
 
 
