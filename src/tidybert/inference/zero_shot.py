@@ -126,8 +126,8 @@ class NamePredictor(Predictor[ClassAnswer]):
         labels = list(descriptions or ()) if labels is None else list(labels)
         if len(labels) < 2:
             raise UsageError(
-                f"{param('labels')} has {count_of(len(labels), 'label')}; two at least are needed, as "
-                f"in {param('labels', 'billing,hardware')}"
+                f"{param('labels')} has {count_of(len(labels), 'label')}; two at least are needed, "
+                f"as in {param('labels', 'billing,hardware')}"
             )
         if not all(label.strip() for label in labels):
             raise UsageError(f"{param('labels')} has an empty name: give each label a word")
