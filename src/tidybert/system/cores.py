@@ -5,7 +5,8 @@ Loads no torch.
 OpenMP's threads spin while they wait for each other, which takes the core of any other process.
 PyTorch's builds link libgomp on Linux and libomp on macOS; both read OMP_WAIT_POLICY once, when
 PyTorch loads, and ``passive`` puts waiting threads to sleep.  libgomp first spins as often as
-GOMP_SPINCOUNT says: for some microseconds here, as long as most waits between two products last.
+GOMP_SPINCOUNT says: for a tenth of a millisecond here, as most waits between two products are
+shorter.
 
 glibc keeps what one piece of work frees, because the next piece needs as much again.  By default
 glibc returns large freed tensors to the system.  The next tensors are then new pages, which the
@@ -21,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-WAITING: Final = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "3000"}
+WAITING: Final = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "6000"}
 """In the environment: how threads wait."""
 _CGROUP: Final = Path("/sys/fs/cgroup")
 _OWN_CGROUPS: Final = Path("/proc/self/cgroup")
