@@ -125,7 +125,7 @@ def test_what_no_table_can_hold(tiny_run: Path, tmp_path: Path, capsys: Any) -> 
     assert shell([*command, str(tmp_path / "out.csv")]) == 0
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".tsv", ".ods"])
+@pytest.mark.parametrize("suffix", [".parquet", ".tsv", ".ods", ".json"])
 def test_no_file_has_the_suffix_of_another_form(
     suffix: str, tiny_run: Path, tmp_path: Path, capsys: Any
 ) -> None:

@@ -27,7 +27,7 @@ from tidybert.storage.own_files import GrowingFile
 from tidybert.tasks.answer import LabelledAnswer, TaskAnswer
 
 TABLES: Final = (".csv", ".xlsx")
-_READ_ALONE: Final = ("tsv", "sheet", "parquet", "arrow")
+_READ_ALONE: Final = ("tsv", "sheet", "json", "parquet", "arrow")
 # What a sheet of Excel holds, by its "Specifications and limits" (support.microsoft.com).
 _SHEET_ROWS: Final = 1_048_575
 _SHEET_COLUMNS: Final = 16_384
@@ -137,7 +137,7 @@ def table_form(
 ) -> TableForm | None:
     """The form of a file with this suffix, with the arguments of its kind; None for JSON lines.
 
-    Raises UsageError for the suffix of a table that tidybert reads and does not write.
+    Raises UsageError for the suffix of a form that tidybert reads and does not write.
     """
     suffix = target.suffix.lower() if target is not None else ""
     if suffix not in TABLES and SUFFIXES.get(suffix) in _READ_ALONE:
