@@ -265,8 +265,10 @@ WRONG = [None, -1, "x", [3], {"x": 3}, 2**70]
 
 
 def test_wrong_types_in_the_answer_get_a_sentence(
-    hub: Hub, capsys: pytest.CaptureFixture[str]
+    hub: Hub, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("tidybert.storage.hub_download.time.sleep", lambda seconds: None)
+
     def put(value: Any, *keys: str) -> Callable[[dict[str, Any]], object]:
         def lie(about: dict[str, Any]) -> None:
             of = about if len(keys) == 1 else file_of(about, "model.safetensors")
