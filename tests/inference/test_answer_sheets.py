@@ -139,6 +139,18 @@ def test_no_file_has_the_suffix_of_another_form(
     assert [each.name for each in tmp_path.iterdir()] == ["texts.txt"]
 
 
+def test_the_official_format_is_json_alone(tiny_run: Path, tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "texts.txt").write_text("a text\n")
+    command = ["predict", str(tiny_run), str(tmp_path / "texts.txt"), "--official-format", "--out"]
+
+    for suffix in (".csv", ".tsv", ".xlsx"):
+        assert shell([*command, str(tmp_path / f"answers{suffix}")]) == 2
+        assert f"--official-format writes JSON, and no {suffix}" in capsys.readouterr().err
+    # This RUN classifies, so only the suffix is right.
+    assert shell([*command, str(tmp_path / "answers.json")]) == 2
+    assert "--official-format is for answers to questions" in capsys.readouterr().err
+
+
 def test_a_text_that_is_in_no_file(tiny_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.csv"
 

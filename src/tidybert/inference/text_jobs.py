@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidybert.errors import UsageError, param
 from tidybert.files.reading import ReadReport
-from tidybert.files.text_files import read_examples
+from tidybert.files.text_files import SUFFIXES, read_examples
 from tidybert.inference.answer_files import (
     LINES,
     OFFICIAL,
@@ -29,7 +29,7 @@ from tidybert.inference.answer_files import (
     write_answers,
     write_vectors,
 )
-from tidybert.inference.answer_sheets import TABLES, TableForm, table_form
+from tidybert.inference.answer_sheets import TableForm, table_form
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.passages import text_passages
 from tidybert.inference.predictor import Predictor
@@ -217,8 +217,9 @@ class PredictJob(TableJob):
 
             opened = NamePredictor(self.model, self.labels, self.descriptions, **self.options)
         task = opened.task
-        if self.official and self.out is not None and self.out.suffix.lower() in TABLES:
-            raise UsageError(f"{param('official_format')} writes JSON, and no {self.out.suffix}")
+        suffix = self.out.suffix.lower() if self.out is not None else ""
+        if self.official and SUFFIXES.get(suffix, "json") not in ("json", "jsonl", "text"):
+            raise UsageError(f"{param('official_format')} writes JSON, and no {suffix}")
         if self.official and task.answer is not Answered:
             raise UsageError(
                 f"{param('official_format')} is for answers to questions, but {self.model} was "
@@ -271,7 +272,8 @@ class PredictJob(TableJob):
     def form_of(self, opened: Predictor) -> AnswerForm:
         """A table where ``out`` names one."""
         how: dict[str, Any] = {"top_k": self.top_k, "shown": opened.task.shown}
-        return table_form(self.out, delimiter=self.separator, **how) or self.form
+        table = None if self.official else table_form(self.out, delimiter=self.separator, **how)
+        return table or self.form
 
     def settings(self) -> dict[str, Any]:
         names = {"labels": self.labels, "descriptions": self.descriptions}
