@@ -216,7 +216,8 @@ def running_hub() -> Iterator[Hub]:
     handler = type("HandlerOfHub", (Handler,), {"hub": hub})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     hub.endpoint = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # By default a server looks twice a second whether it shall end.
+    thread = threading.Thread(target=server.serve_forever, args=[0.02], daemon=True)
     thread.start()
     try:
         yield hub
