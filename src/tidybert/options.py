@@ -148,6 +148,19 @@ def values_of(given: Any, *groups: type) -> dict[str, Any]:
     return {each.name: getattr(given, each.name) for group in groups for each in fields(group)}
 
 
+def flags_of(given: Any, *groups: type) -> list[str]:
+    """The flags that make an object's values for the options of some dataclasses, no defaults."""
+    words: list[str] = []
+    for each in (each for group in groups for each in fields(group)):
+        value, flag = getattr(given, each.name), each.name.replace("_", "-")
+        if is_given(each, value):
+            if isinstance(value, bool):
+                words.append(f"--{flag}" if value else f"--no-{flag}")
+            else:
+                words += [f"--{flag}", "tab" if value == "\t" else str(value)]
+    return words
+
+
 def changes_of(*groups: Any) -> dict[str, Changes]:
     """By name, what each option of some dataclasses changes; MODEL where none says it."""
     return {

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,13 @@ from tidybert.cli.commands.data import _beginning
 from tidybert.cli.main import run as shell
 
 SHORT = ["--max-seq-length", "16"]
+QUICK = ["--max-steps", "1", "--head-start", "random"]
+
+
+def suggested(notes: str, run: Path) -> list[str]:
+    """The words of the training that a check suggests, into this RUN."""
+    words = shlex.split(notes.partition("next: tidybert ")[2].splitlines()[0])
+    return [str(run) if word == "RUN" else word for word in words]
 
 
 @pytest.fixture(autouse=True)
@@ -31,9 +39,9 @@ def test_what_a_check_writes_corrects_the_labels_of_a_training(
     assert "40 examples to train, 9 to evaluate" in printed
     assert "labels that may be wrong" in printed
     assert max(map(len, printed.splitlines())) <= 80
-    assert "seconds a thousand" in notes
+    assert "49 examples in 0:" in notes
     assert (out / "check.html").is_file()
-    assert f"--dev {dev} --corrections {out}/corrections.csv" in notes
+    assert f"--dev {dev} {' '.join(SHORT)} --corrections {out}/corrections.csv" in notes
     assert shell([*given, "--out", str(out)]) == 2
     assert "is there already" in capsys.readouterr().err
 
@@ -45,10 +53,8 @@ def test_what_a_check_writes_corrects_the_labels_of_a_training(
         writer = csv.DictWriter(file, rows[0])
         writer.writeheader()
         writer.writerows(rows)
-    begin = ["finetune", "classify", str(tiny_model), "--train", str(train), *SHORT]
-    more = ["--corrections", str(path), "--max-steps", "1", "--head-start", "random"]
 
-    assert shell([*begin, *more, "--out", str(tmp_path / "run")]) == 0
+    assert shell([*suggested(notes, tmp_path / "run"), *QUICK]) == 0
 
     notes = capsys.readouterr().err
     assert f"1 label changed; it names {len(rows)} examples" in notes
@@ -63,15 +69,17 @@ def test_a_check_that_finds_nothing_asks_for_no_corrections(
     monkeypatch.setattr(out_of_fold, "suspected_label_errors", lambda *_, **__: [])
     file, out = tmp_path / "a.csv", tmp_path / "out"
     words = ["the red cat", "an old dog", "green", "blue sky", "dog and cat", "a white bird"]
-    lines = [f"{text},{'animal' if at % 2 else 'colour'}\n" for at, text in enumerate(words)]
-    file.write_text("text,label\n" + "".join(lines))
+    lines = [f"{text};{at % 2};{(at + 1) % 2}\n" for at, text in enumerate(words)]
+    file.write_text("text;animal;colour\n" + "".join(lines) + "no label;0;0\n")
+    how = ["--soft", "--label", "animal,colour", "--skip-bad-rows", *SHORT]
 
-    assert shell(["check", str(file), "--model", str(tiny_model), *SHORT, "--out", str(out)]) == 0
+    assert shell(["check", str(file), "--model", str(tiny_model), *how, "--out", str(out)]) == 0
 
     notes = capsys.readouterr().err
     assert "near" not in notes
     assert f"nothing to correct; next: tidybert finetune classify {tiny_model} --train" in notes
     assert "corrections" not in notes
+    assert shell([*suggested(notes, tmp_path / "run"), *QUICK]) == 0
 
 
 def test_errors_that_would_stop_a_training_are_exit_status_1(

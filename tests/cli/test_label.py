@@ -94,6 +94,7 @@ def test_a_kill_at_any_key_loses_no_answer(tmp_path: Path, begin: Any, served: A
             ["tag", "--out", "labels.csv", "--multi-label"],
             "--multi-label does not go with the task",
         ),
+        (["--out", "labels.csv", "--soft"], "--soft goes with --corrections"),
         (["answer", "--out", "labels.csv"], "TASK is 'answer'; expected classify or tag"),
         (["--out", "labels.csv"], "holds no example"),
     ],
@@ -108,10 +109,19 @@ def test_wrong_usage_is_told(
     assert [each.name for each in tmp_path.iterdir()] == ["texts.csv"]
 
 
-def test_corrections_of_a_check_are_opened(tmp_path: Path, begin: Any) -> None:
-    (tmp_path / "a.csv").write_text("text,label\nfine,no\ngood,yes\nbad,no\n")
+@pytest.mark.parametrize(
+    ("rows", "how"),
+    [
+        ("text,label\nfine,no\ngood,yes\nbad,no\n", []),
+        ("text,no,yes\nfine,0.9,0.1\ngood,0,1\n", ["--soft", "--label", "no,yes"]),
+    ],
+)
+def test_corrections_of_a_check_are_opened(
+    rows: str, how: list[str], tmp_path: Path, begin: Any
+) -> None:
+    (tmp_path / "a.csv").write_text(rows)
     (tmp_path / "c.csv").write_text("row,label,suggested,correction,text\n2,no,yes,,fine\n")
-    words = ["label", "a.csv", "--corrections", "c.csv", "--port", "0", "--no-browser"]
+    words = ["label", "a.csv", *how, "--corrections", "c.csv", "--port", "0", "--no-browser"]
     command = begin(*words, stderr=subprocess.PIPE, cwd=tmp_path)
     client = Client(command)
     assert [each["name"] for each in client.post("view")["classes"]] == ["no", "yes"]

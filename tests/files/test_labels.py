@@ -13,6 +13,7 @@ from tidybert.files.columns import MISSING, LabelCells
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.text_examples import TextExample, label_names, labels_of
 from tidybert.files.text_files import read_examples
+from tidybert.options import flags_of
 
 JIGSAW = """id,comment_text,toxic,obscene,insult
 1,"you, sir",0,0,0
@@ -188,7 +189,7 @@ def test_one_label_a_text_has_no_use_for_them(write: Any) -> None:
 def test_the_flags_are_found_again() -> None:
     options = ReadOptions(label="a,b", label_separator="\t")
 
-    assert options.flags() == ["--label", "a,b", "--label-separator", "tab"]
+    assert flags_of(options, ReadOptions) == ["--label", "a,b", "--label-separator", "tab"]
 
 
 @given(st.lists(st.text("abc .|", min_size=1).map(str.strip).filter(bool), unique=True))

@@ -16,6 +16,7 @@ from tidybert.errors import DataError, LimitError, UsageError, in_python
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.text_examples import TextExample, label_names
 from tidybert.files.text_files import read_examples
+from tidybert.options import flags_of
 from tidybert.storage.limits import Limit
 
 
@@ -528,7 +529,7 @@ def test_scores_must_be_finite_numbers(write, score):
 
 def test_flags_of_options():
     options = ReadOptions(text=5, text_pair="b", quoting=False, header=True, delimiter="\t")
-    assert " ".join(options.flags()) == (
+    assert " ".join(flags_of(options, ReadOptions)) == (
         "--text 5 --text-pair b --header --delimiter tab --no-quoting"
     )
 

@@ -130,20 +130,6 @@ class ReadOptions(Options):
         given = "," if self.label_separator is None else self.label_separator
         return DELIMITER_NAMES.get(given, given)
 
-    def flags(self) -> list[str]:
-        """The command-line flags that make these options, defaults left out."""
-        words: list[str] = []
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if value == each.default:
-                continue
-            flag = each.name.replace("_", "-")
-            if isinstance(value, bool):
-                words.append(f"--{flag}" if value else f"--no-{flag}")
-            else:
-                words += [f"--{flag}", "tab" if value == "\t" else str(value)]
-        return words
-
 
 # ReadReport: how a file was read, and which of its rows could not be.
 

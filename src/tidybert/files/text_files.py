@@ -229,7 +229,9 @@ def text_example(
             return Problem(row, f"it has {len(raw_label):,} labels{more}")
         empty = raw_label in (None, []) or (isinstance(raw_label, str) and not raw_label.strip())
         what = "empty" if empty else f"{json_type(raw_label)}, and a text or a number is expected"
-        return Problem(row, f"the label is {what}")
+        is_soft = isinstance(raw_label, dict) and not scores
+        more = f"; {param('soft', True)} reads probabilities of classes" if is_soft else ""
+        return Problem(row, f"the label is {what}{more}")
     if scores and report.need_label and label is not None and finite_number(label) is None:
         return Problem(
             row,

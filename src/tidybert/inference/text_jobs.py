@@ -7,7 +7,7 @@ wherever it was done.
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tidybert.errors import UsageError, param
-from tidybert.files.reading import ReadReport
+from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.text_files import SUFFIXES, read_examples
 from tidybert.inference.answer_files import (
     LINES,
@@ -33,6 +33,7 @@ from tidybert.inference.answer_sheets import TableForm, table_form
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.passages import text_passages
 from tidybert.inference.predictor import Predictor
+from tidybert.options import flags_of
 from tidybert.storage.part_file import Written, new_file
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.answer import Answered, LabelledAnswer
@@ -40,9 +41,6 @@ from tidybert.tasks.answer import Answered, LabelledAnswer
 if TYPE_CHECKING:
     from tidybert.inference.language_model import TextScorer
     from tidybert.inference.pretraining_heads import MaskFiller, NextSentencePredictor
-from abc import ABC
-
-from tidybert.files.reading import ReadOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +88,7 @@ class FileJob(ABC):
         """All that decides the bytes beside the model, as JSON."""
         return {
             "options": dict(self.options),
-            "read": self.read.flags(),
+            "read": flags_of(self.read, ReadOptions),
             "skip_bad_rows": self.skip_bad_rows,
         }
 

@@ -20,7 +20,7 @@ from tidybert.cli.progress import shown_texts
 from tidybert.errors import DataError, UsageError, in_shell
 from tidybert.files.reading import ReadOptions
 from tidybert.inference.options import OpeningOptions
-from tidybert.options import option, values_of
+from tidybert.options import flags_of, option, values_of
 from tidybert.system.reporter import Reporter
 from tidybert.system.terminal import MAX_WIDTH, clock
 from tidybert.tasks.registry import task_flags
@@ -93,7 +93,7 @@ class Check(flags.ExamplesFlags, flags.JsonFlag):
         else:
             _print(findings)
         findings.report.raise_on_errors()
-        note(f"{total:,} examples in {clock(took)}: {1000 * took / total:.1f} seconds a thousand")
+        note(f"{total:,} examples in {clock(took)}")
         if self.out is None:
             if not self.json:
                 note("--out DIR writes all findings: a page, and CSVs to fill in")
@@ -104,7 +104,10 @@ class Check(flags.ExamplesFlags, flags.JsonFlag):
         if findings.labels is not None:
             file = str(self.out / "corrections.csv")
             words = ["tidybert", "finetune", self.task, self.model, "--train", self.file]
-            words += [*self.read.flags(), *(["--dev", self.dev] if self.dev else [])]
+            words += [*flags_of(self.read, ReadOptions), *flags_of(self.options, task_flags())]
+            words += flags_of(self, flags.ExamplesFlags)
+            for flag, value in (("--dev", self.dev), ("--max-seq-length", self.max_seq_length)):
+                words += [] if value is None else [flag, str(value)]
             is_empty = not (findings.labels["suspected"] or findings.contradicting)
             words += ["--out", "RUN"] if is_empty else ["--corrections", file, "--out", "RUN"]
             todo = f"fill in the column correction of {file}"

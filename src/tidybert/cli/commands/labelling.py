@@ -13,9 +13,10 @@ from tidybert.cli.output import note
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import DataError, UsageError, in_shell
 from tidybert.files.reading import ReadOptions, ReadReport
-from tidybert.options import option
+from tidybert.options import flags_of, option
 from tidybert.server.settings import ServerSettings
 from tidybert.tasks.task_options import DescriptionsOption
+from tidybert.training.training_arguments import PickleOption
 
 if TYPE_CHECKING:
     from tidybert.data.labels_file import LabelsFile
@@ -55,6 +56,8 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
     """``--multi-label``: A text may have any number of labels."""
     corrections: Path | None = None
     """``--corrections FILE``: Fill in the corrections.csv of tidybert check FILE instead."""
+    soft: bool = False
+    """``--soft``: With --corrections, FILE was checked with --soft."""
     name: str = ""
     """``--name NAME``: Who labels; each row says so."""
     at_random: bool = False
@@ -81,6 +84,8 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
                 raise UsageError(
                     f"{shown} does not go with --corrections, whose classes are FILE's"
                 )
+        if self.soft and self.corrections is None:
+            raise UsageError("--soft goes with --corrections, for a FILE that has probabilities")
         for flag in ("descriptions", "labelled", "suggest", "multi_label", "corrections"):
             if self.task == "tag" and getattr(self, flag):
                 raise UsageError(f"--{flag.replace('_', '-')} does not go with the task tag")
@@ -112,13 +117,14 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
         """The labelling; its file is locked as long as the stack is open."""
         from tidybert.data.labels_file import CorrectionsFile, LabelsFile
         from tidybert.files.text_examples import TextExample, label_names
-        from tidybert.files.text_files import read_examples
+        from tidybert.files.text_files import read_examples, read_soft_examples
         from tidybert.inference.zero_shot import read_descriptions
         from tidybert.page.labelling import Labelling, LabelSettings, Suspect
 
         report, corrects = ReadReport(), self.corrections is not None
         rows: Any = {"skip_bad_rows": self.skip_bad_rows, "report": report}
-        examples = list(read_examples(self.file, self.read, need_label=corrects, **rows))
+        reader = read_soft_examples if self.soft else read_examples
+        examples = list(reader(self.file, self.read, need_label=corrects, **rows))
         note(*report.lines(in_shell))
         if self.corrections is not None:
             found = stack.enter_context(CorrectionsFile.opened(self.corrections))
@@ -190,4 +196,5 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
         words = ["finetune", self.task, self.model, "--train", str(self.out)]
         words += ["--descriptions", str(self.descriptions)] if self.descriptions else []
         words += ["--multi-label"] if self.multi_label else []
+        words += flags_of(self, PickleOption, flags.DeviceFlag)
         return [*words, "--seed", str(self.seed), "--out", str(run), "--report", str(report)]
