@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shlex
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+
+def suggested(notes: str, **places: Path) -> list[str]:
+    """The words of the command that another suggests next, with paths in place of names."""
+    words = shlex.split(notes.partition("next: tidybert ")[2].splitlines()[0])
+    return [str(places.get(word, word)) for word in words]
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 import csv
 import json
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.cli.conftest import suggested
 
 from tidybert.checking import label_check as out_of_fold
 from tidybert.cli.commands.data import _beginning
@@ -14,12 +14,6 @@ from tidybert.cli.main import run as shell
 
 SHORT = ["--max-seq-length", "16"]
 QUICK = ["--max-steps", "1", "--head-start", "random"]
-
-
-def suggested(notes: str, run: Path) -> list[str]:
-    """The words of the training that a check suggests, into this RUN."""
-    words = shlex.split(notes.partition("next: tidybert ")[2].splitlines()[0])
-    return [str(run) if word == "RUN" else word for word in words]
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +48,7 @@ def test_what_a_check_writes_corrects_the_labels_of_a_training(
         writer.writeheader()
         writer.writerows(rows)
 
-    assert shell([*suggested(notes, tmp_path / "run"), *QUICK]) == 0
+    assert shell([*suggested(notes, RUN=tmp_path / "run"), *QUICK]) == 0
 
     notes = capsys.readouterr().err
     assert f"1 label changed; it names {len(rows)} examples" in notes
@@ -79,7 +73,7 @@ def test_a_check_that_finds_nothing_asks_for_no_corrections(
     assert "near" not in notes
     assert f"nothing to correct; next: tidybert finetune classify {tiny_model} --train" in notes
     assert "corrections" not in notes
-    assert shell([*suggested(notes, tmp_path / "run"), *QUICK]) == 0
+    assert shell([*suggested(notes, RUN=tmp_path / "run"), *QUICK]) == 0
 
 
 def test_errors_that_would_stop_a_training_are_exit_status_1(

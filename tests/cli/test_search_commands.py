@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cli.conftest import suggested
 
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.cli.main import run
@@ -40,12 +41,13 @@ def test_a_table_is_indexed_and_searched(
     faq: Path, tiny_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     indexed = tmp_path / "index"
-    assert run(["index", str(tiny_model), str(faq), "--out", str(indexed)]) == 0
+    how = ["--out", str(indexed), "--allow-pickle", "--device", "cpu"]
+    assert run(["index", str(tiny_model), str(faq), *how]) == 0
     notes = capsys.readouterr().err
     assert "3 texts in" in notes
-    assert f"next: tidybert search {indexed}" in notes
+    assert suggested(notes)[:4] == ["search", str(indexed), "--allow-pickle", "--device"]
 
-    assert run(["search", str(indexed), "the red cat", "--top-k", "1"]) == 0
+    assert run([*suggested(notes), "the red cat", "--top-k", "1"]) == 0
 
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "  1  1.000  the red cat"

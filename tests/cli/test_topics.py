@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.conftest import suggested
 from tests.unlabelled.test_topics import TEXTS
 
 from tidybert.cli.main import run
@@ -22,22 +23,21 @@ def test_topics_go_on_to_classes_by_their_names(
     pile: str, tmp_path: Path, tiny_model: Path, capsys: Any
 ) -> None:
     out = tmp_path / "topics"
-    words = ["--model", str(tiny_model), "--out", str(out)]
+    Path(pile).write_text("a title\nid,said\n1," + "\n1,".join(TEXTS) + "\n")
+    words = ["--model", str(tiny_model), "--out", str(out), "--skip-rows", "1", "--text", "said"]
 
     assert run(["topics", pile, *words, "--topics", "3", "--keywords", "2", "--json"]) == 0
 
     shown = capsys.readouterr()
     assert json.loads(shown.out)["num_topics"] == 3
     assert f"page: {out}/topics.html" in shown.err
-    assert (
-        f"next: tidybert predict {tiny_model} {pile} --descriptions {out}/topics.csv" in shown.err
-    )
+    assert run(suggested(shown.err)) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(TEXTS)
     assert (
         (out / "assigned.csv")
         .read_text("utf-8-sig")
-        .startswith("row,text,label,topic,distance,keywords\n2,")
+        .startswith("row,text,label,topic,distance,keywords\n3,")
     )
-    assert run(["predict", str(tiny_model), pile, "--descriptions", str(out / "topics.csv")]) == 0
 
 
 def test_another_number_reads_no_text_again(

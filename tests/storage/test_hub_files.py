@@ -373,7 +373,7 @@ def test_a_gated_model_takes_a_token(
     assert run("download", NAME) == 0
 
 
-def test_a_pickle_is_fetched_on_request(hub: Hub, tmp_path: Path) -> None:
+def test_a_pickle_is_fetched_on_request(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
     from safetensors.torch import load_file
 
     folder = hub.models[NAME]
@@ -383,6 +383,7 @@ def test_a_pickle_is_fetched_on_request(hub: Hub, tmp_path: Path) -> None:
     assert run("download", NAME, "--allow-pickle") == 0
 
     assert (find_model(NAME) / "pytorch_model.bin").exists()
+    assert f"next: tidybert finetune classify {NAME} --allow-pickle" in capsys.readouterr().err
 
 
 def test_no_network_is_said(hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:

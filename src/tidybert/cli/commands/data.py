@@ -25,6 +25,7 @@ from tidybert.system.reporter import Reporter
 from tidybert.system.terminal import MAX_WIDTH, clock
 from tidybert.tasks.registry import task_flags
 from tidybert.tasks.task_options import TaskOptions
+from tidybert.training.training_arguments import PickleOption
 
 if TYPE_CHECKING:
     from tidybert.checking import Findings
@@ -298,6 +299,7 @@ class TopicsCommand(flags.FileArgument, flags.ExamplesFlags, flags.JsonFlag):
         note(f"{len(texts):,} texts, {found.number:,} topics; {clock(time.monotonic() - begun)}")
         named = str(self.out / "topics.csv")
         words = ["tidybert", "predict", self.model, self.file, "--descriptions", named]
+        words += [*flags_of(self.read, ReadOptions), *flags_of(self, flags.ExamplesFlags)]
         note(f"page: {page}", f"name the topics in {named}; next: {shlex.join(words)}")
 
 
@@ -368,10 +370,8 @@ class Mine(flags.ModelArgument, flags.AnswerFlags):
             f"pairs have fewer than {options.num_negatives} negatives, and "
             f"{negatives.num_without:,} have none"
         )
-        note(
-            f"next: tidybert finetune embed {shlex.join([self.model, '--train', str(out)])} "
-            "--dev FILE --out RUN"
-        )
+        words = [self.model, "--train", str(out), *flags_of(self, PickleOption, flags.DeviceFlag)]
+        note(f"next: tidybert finetune embed {shlex.join(words)} --dev FILE --out RUN")
 
     def _pairs(self) -> list[Any]:
         """The pairs of the file; DataError for single texts."""

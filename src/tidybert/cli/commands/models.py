@@ -122,7 +122,8 @@ class Download:
             f"{config.hidden_size}, {config.num_parameters / 1e6:.1f} M parameters; licence "
             f"{got.licence or 'not stated'}; {got.num_bytes / 1e6:,.1f} MB"
         )
-        note(f"next: tidybert finetune classify {on_hub} --train FILE --out RUN")
+        more = " --allow-pickle" if self.allow_pickle else ""
+        note(f"next: tidybert finetune classify {on_hub}{more} --train FILE --out RUN")
         print_line(str(got.directory))
 
 

@@ -35,9 +35,10 @@ from tidybert.inference.options import (
     SentenceOptions,
     TrainedLengthOption,
 )
-from tidybert.options import option, values_of
+from tidybert.options import flags_of, option, values_of
 from tidybert.system.terminal import MAX_WIDTH, clock, printable
 from tidybert.tasks.task_options import ScoreOption
+from tidybert.training.training_arguments import PickleOption
 
 if TYPE_CHECKING:
     from tidybert.files.reading import ReadReport
@@ -630,7 +631,8 @@ class Index(
             if written.num_resumed:
                 more += f"; {written.num_resumed:,} were there before"
             done.note(self.out, more)
-        note(f"next: tidybert search {shlex.quote(str(self.out))}")
+        words = [str(self.out), *flags_of(self, PickleOption, flags.DeviceFlag)]
+        note(f"next: tidybert search {shlex.join(words)}")
 
     def _change(self) -> None:
         """Delete texts, compact the index, or both."""
