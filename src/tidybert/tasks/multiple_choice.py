@@ -12,10 +12,12 @@ lines may have any number of choices, and another one in each.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from itertools import takewhile
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +35,23 @@ from tidybert.data.checks import (
 )
 from tidybert.data.features import Features, text_features
 from tidybert.data.splits import Indices, random_split
-from tidybert.errors import LINE, DataError
-from tidybert.files.rows import Problem
+from tidybert.errors import LINE, DataError, UsageError
+from tidybert.files.columns import describe_columns
+from tidybert.files.example_reader import ExampleReader
+from tidybert.files.formats import FileFormats, source
+from tidybert.files.reading import ROLES, ReadOptions, ReadReport
+from tidybert.files.records import CellsRow
+from tidybert.files.rows import (
+    Problem,
+    Record,
+    count_of,
+    finite_number,
+    json_type,
+    keys_seen,
+    text_problem,
+)
+from tidybert.files.text_examples import canonical_label
+from tidybert.files.text_lines import NUL_BYTE, utf16_mark_of
 from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.metric import meanings_of
 from tidybert.metrics.text_scores import ChoiceScores
@@ -46,28 +63,6 @@ from tidybert.tokenization import BertTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
-from collections.abc import Iterator, Mapping
-from dataclasses import field, replace
-from itertools import takewhile
-from string import ascii_uppercase
-from typing import Final, cast
-
-from tidybert.errors import UsageError
-from tidybert.files.columns import describe_columns
-from tidybert.files.example_reader import ExampleReader
-from tidybert.files.formats import FileFormats, source
-from tidybert.files.reading import ROLES, ReadOptions, ReadReport
-from tidybert.files.records import CellsRow
-from tidybert.files.rows import (
-    Record,
-    count_of,
-    finite_number,
-    json_type,
-    keys_seen,
-    text_problem,
-)
-from tidybert.files.text_examples import canonical_label
-from tidybert.files.text_lines import NUL_BYTE, utf16_mark_of
 
 CODAH_ENDINGS: Final = 4
 

@@ -9,12 +9,14 @@ compared between questions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from tidybert.checkpoints.example_kinds import QUESTION
 from tidybert.checkpoints.metadata import ModelMetadata
@@ -22,11 +24,20 @@ from tidybert.data.batching import Batch
 from tidybert.data.checks import DataReport, TrainingData
 from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, param
+from tidybert.metrics.calibration import fit_temperature
 from tidybert.metrics.metric import meanings_of
-from tidybert.metrics.squad_scores import QuestionScores, answer_scores
-from tidybert.tasks.answer import Answered
+from tidybert.metrics.squad_scores import (
+    QuestionScores,
+    answer_scores,
+    best_threshold,
+    no_answer_metrics,
+    squad_metrics,
+)
+from tidybert.tasks.answer import Answered, RankedSpan
 from tidybert.tasks.answers import Answers, Indices, Judgement
 from tidybert.tasks.questions.question_features import (
+    ContextTokens,
+    ContextWindow,
     add_answers,
     check_questions,
     question_features,
@@ -39,19 +50,6 @@ from tidybert.tokenization import BertTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
-from collections.abc import Iterable
-from itertools import groupby
-
-import numpy.typing as npt
-
-from tidybert.metrics.calibration import fit_temperature
-from tidybert.metrics.squad_scores import (
-    best_threshold,
-    no_answer_metrics,
-    squad_metrics,
-)
-from tidybert.tasks.answer import RankedSpan
-from tidybert.tasks.questions.question_features import ContextTokens, ContextWindow
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
