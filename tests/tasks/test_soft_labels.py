@@ -200,11 +200,36 @@ def test_soft_labels_train_are_checked_and_measured_by_hard_ones(
     assert record["record"]["num_train"] == num_texts
     assert json.loads((run / "tidybert.json").read_text())["task"] == "classify"
     assert shell(["evaluate", str(run), str(dev), "--json"]) == 0
+    capsys.readouterr()
+    # A file of answers is read as that of the training.
+    assert shell(["evaluate", str(run), str(file), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_examples"] == num_texts
     if start == "probe":
-        capsys.readouterr()
         assert (
             shell(["check", str(file), "--soft", "--model", str(tiny_model), *short, "--json"]) == 0
         )
         found = json.loads(capsys.readouterr().out)
         assert found["report"]["num_train"] == num_texts
         assert found["labels"]["agreement"] > 0
+
+
+def test_a_run_reads_the_columns_of_its_classes_again(
+    tiny_model: Path, tmp_path: Path, capsys: Any
+) -> None:
+    file, run, out = tmp_path / "a.csv", tmp_path / "run", tmp_path / "out.csv"
+    rows = [f"the cat {at},{at % 2},{0.9 * (1 - at % 2)}\n" for at in range(8)]
+    file.write_text("said,animal,colour\n" + "".join(rows))
+    columns = ["--text", "said", "--label", "animal,colour"]
+    how = ["--soft", *columns, "--max-steps", "1", "--max-seq-length", "16"]
+    begin = ["finetune", "classify", str(tiny_model), "--head-start", "random"]
+    assert shell([*begin, "--train", str(file), *how, "--out", str(run)]) == 0
+    capsys.readouterr()
+
+    assert shell(["evaluate", str(run), str(file), "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["num_examples"] == 8
+    file.write_text("said,animal,colour\nthe cat,,not known yet\n")
+    assert shell(["predict", str(run), str(file), "--out", str(out)]) == 0
+    header, row = out.read_text("utf-8-sig").splitlines()
+    assert header.startswith("said,animal,colour,")
+    assert row.startswith("the cat,,not known yet,")

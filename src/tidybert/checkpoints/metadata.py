@@ -131,6 +131,7 @@ class KnownSettings(TypedDict, total=False):
     n_best_size: _Count
     null_score_diff_threshold: Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)] | None
     objective: str
+    soft: bool
 
 
 class ModelMetadata(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

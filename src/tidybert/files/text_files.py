@@ -217,7 +217,7 @@ def text_example(
             if report.need_label
             else TextExample(text, pair, None, row, columns=columns)
         )
-    if isinstance(raw_label, LabelCells):
+    if isinstance(raw_label, LabelCells) and report.need_label:
         raise UsageError(
             f"{param('label')} {report.columns['label']} names several columns; they are read with "
             f"{param('multi_label')} or {param('soft')} alone"

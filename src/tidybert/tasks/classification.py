@@ -253,7 +253,7 @@ class Classification(TextTask):
 class SoftClassification(Classification):
     """Cross-entropy with probabilities, of a model or of several people; measured by the likeliest.
 
-    The finished model is one of classify.
+    The finished model is one of classify, which reads files as its training did.
     """
 
     read = read_soft_examples
@@ -261,6 +261,9 @@ class SoftClassification(Classification):
     @classmethod
     def reads_head(cls, head: HeadDescription) -> bool:
         return False
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "soft": True}
 
     def add_labels(self, features: Sequence[Features], examples: Sequence[TextExample]) -> None:
         names = ((name, one.row) for one in examples for name in one.soft or ())

@@ -1,5 +1,6 @@
 """The tasks by name, each imported when it is asked for; loads no torch by itself."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from importlib import import_module
@@ -94,9 +95,7 @@ def task_class(name: str, options: TaskOptions | None = None) -> "type[AnyTask]"
             f"TASK is {name!r}; expected one of {', '.join(names)}{suggestion(name, names)}"
         )
     options = options or TaskOptions()
-    for option, variant in _TASKS[name].options.chooses.items():
-        if getattr(options, option, None):
-            name = variant
+    name = _variant(name, vars(options))
     taken = _TASKS[name].options.field_names()
     for option in options.given():
         if option not in taken:
@@ -117,7 +116,7 @@ def task_for(metadata: "ModelMetadata") -> "AnyTask":
             f"tidybert.json names the task {metadata.task!r}; this program knows "
             f"{', '.join(_TASKS)}"
         )
-    task = _task(metadata.task).from_metadata(metadata)
+    task = _task(_variant(metadata.task, metadata.settings)).from_metadata(metadata)
     # A task leaves out settings that it does not need, but they are known.
     known = {*KnownSettings.__annotations__, *task.settings()}
     for name in metadata.settings:
@@ -146,6 +145,12 @@ def foreign_metadata(head: "HeadDescription", max_seq_length: int) -> "ModelMeta
             settings["activation"] = head.activation
             return ModelMetadata(task.name, names, length, PAIR, settings)
     return None
+
+
+def _variant(name: str, given: Mapping[str, Any]) -> str:
+    """The task that an option of this one chooses instead, where it is given."""
+    chooses = _TASKS[name].options.chooses
+    return next((variant for option, variant in chooses.items() if given.get(option)), name)
 
 
 def _task(name: str) -> "type[AnyTask]":
