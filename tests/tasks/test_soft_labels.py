@@ -230,6 +230,7 @@ def test_a_run_reads_the_columns_of_its_classes_again(
     assert json.loads(capsys.readouterr().out)["num_examples"] == 8
     file.write_text("said,animal,colour\nthe cat,,not known yet\n")
     assert shell(["predict", str(run), str(file), "--out", str(out)]) == 0
+    assert "no text has the label" not in capsys.readouterr().err
     header, row = out.read_text("utf-8-sig").splitlines()
     assert header.startswith("said,animal,colour,")
     assert row.startswith("the cat,,not known yet,")

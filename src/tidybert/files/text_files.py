@@ -103,7 +103,7 @@ def _examples(
                 report.keep_label(canonical_label(each) or "", each)
         if isinstance(row, TextExample) and row.drawn is not None:
             report.drawn[row.drawn] += 1
-        if isinstance(row, TextExample) and isinstance(values[3], LabelCells):
+        if need_label and isinstance(row, TextExample) and isinstance(values[3], LabelCells):
             never_true = set(values[3].cells) if never_true is None else never_true
             never_true.difference_update(row.labels or ())
         yield row
