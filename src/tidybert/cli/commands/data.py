@@ -19,6 +19,7 @@ from tidybert.cli.output import note, print_json, print_line, print_part, print_
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import DataError, UsageError, in_shell
 from tidybert.files.reading import ReadOptions
+from tidybert.files.rows import count_of
 from tidybert.inference.options import OpeningOptions
 from tidybert.options import flags_of, option, values_of
 from tidybert.system.reporter import Reporter
@@ -223,9 +224,9 @@ class Duplicates(flags.FileArgument, flags.ExamplesFlags):
             atomic_write_text(self.out, content)
         cut = f"texts were cut to {embedder.max_seq_length} tokens"
         note_reading(report, sum(one.truncated for one in features), len(examples), cut, embedder)
-        groups = len({row["group"] for row in grouped})
+        groups = count_of(len({row["group"] for row in grouped}), "group")
         note(
-            f"{len(grouped):,} of {len(examples):,} texts are in {groups:,} groups; "
+            f"{len(grouped):,} of {len(examples):,} texts are in {groups}; "
             f"{clock(time.monotonic() - begun)}"
         )
 
