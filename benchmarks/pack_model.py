@@ -17,7 +17,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from benchmarks.harness.script import markdown, quiet_transformers, show
+from benchmarks.harness.script import markdown, parse, quiet_transformers, show
 from tidybert.checkpoints.model_directory import ModelDirectory, save_model_directory
 from tidybert.checkpoints.sentence_form import SentenceForm
 from tidybert.checkpoints.tensor_files import check_finite
@@ -185,8 +185,7 @@ def picture_name(directory: Path) -> str:
 def pack_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="RUN of tidybert pretrain")
     parser.add_argument("directory", type=Path, metavar="DIR", help="folder of the packed model")
-    parser.add_argument("--write", type=Path, help="page whose table is replaced")
-    given = parser.parse_args()
+    given = parse(parser, "write")
     packed = pack(given.run, given.directory)
     print(json.dumps(packed))
     if given.write:

@@ -38,12 +38,19 @@ def at_least(least: int) -> Callable[[str], int]:
     return number
 
 
+def _page(text: str) -> Path:
+    """The type of a flag with a page that is there: the table comes hours later."""
+    if not (page := Path(text)).is_file():
+        raise argparse.ArgumentTypeError(f"{text}: no such page")
+    return page
+
+
 _FLAGS: Final[Mapping[str, Mapping[str, Any]]] = {
     "model": {"default": "minilm", "metavar": "MODEL", "help": "default %(default)s"},
     "rounds": {"type": at_least(1), "default": 3, "help": "times per side (default %(default)s)"},
     "json": {"action": "store_true", "help": "print one JSON object, every sample"},
     "out": {"type": Path, "help": "file with a line a measurement (default %(default)s)"},
-    "write": {"type": Path, "help": "page whose table is replaced"},
+    "write": {"type": _page, "help": "page whose table is replaced"},
     "seeds": {"type": at_least(1), "default": 3, "help": "default %(default)s"},
     "max-steps": {"type": at_least(1), "help": "train at most this many steps"},
     "max-seq-length": {"type": at_least(8), "help": "most tokens of a text"},

@@ -2,7 +2,8 @@
 
 import importlib.util
 import json
-from argparse import Namespace
+import sys
+from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from benchmarks.harness.script import (
     SIDES,
     Results,
     markdown,
+    parse,
     percent,
     print_speed,
     show,
@@ -165,3 +167,14 @@ def test_only_what_stands_between_the_marks_changes(page: Callable[[str], Path])
     assert written.read_text() == f"before\n<!-- few -->\n{table}\n<!-- /few -->\nafter\n"
     with pytest.raises(SystemExit, match="it has no <!-- other -->"):
         show([], written, "other")
+
+
+def test_a_page_that_is_not_there_is_told_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["script", "--write", "no-page.md"])
+
+    with pytest.raises(SystemExit, match="2"):
+        parse(ArgumentParser(), "write")
+
+    assert "no-page.md: no such page" in capsys.readouterr().err
