@@ -17,6 +17,7 @@ from tidybert.data.batching import collate
 from tidybert.errors import DataError, UsageError
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.text_examples import TextExample
+from tidybert.files.text_files import read_examples
 from tidybert.finetuning.head_start import group_loss
 from tidybert.tasks.classification import Classification, SoftClassification, likeliest
 from tidybert.tasks.labelled_examples import read_all
@@ -234,3 +235,13 @@ def test_a_run_reads_the_columns_of_its_classes_again(
     header, row = out.read_text("utf-8-sig").splitlines()
     assert header.startswith("said,animal,colour,")
     assert row.startswith("the cat,,not known yet,")
+
+
+def test_an_object_names_the_flag_that_reads_it_where_there_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a", "label": {"x": 0.7, "y": 0.3}}\n')
+    with pytest.raises(DataError, match=r"an object, and .*; soft=True reads probabilities"):
+        load_data(str(path))
+    with pytest.raises(DataError) as caught:
+        list(read_examples(str(path), None, need_label=True, known=("x", "y")))
+    assert "soft" not in caught.value.message

@@ -224,12 +224,14 @@ def text_example(
         )
     label = None if raw_label is MISSING else canonical_label(raw_label)
     if report.need_label and label is None:
+        # A model has chosen already how many labels a text has.
+        may_choose = not (scores or report.known)
         if isinstance(raw_label, list) and len(raw_label) > 1:
-            more = "" if scores else f"; {param('multi_label', True)} reads any number of them"
+            more = f"; {param('multi_label', True)} reads any number of them" if may_choose else ""
             return Problem(row, f"it has {len(raw_label):,} labels{more}")
         empty = raw_label in (None, []) or (isinstance(raw_label, str) and not raw_label.strip())
         what = "empty" if empty else f"{json_type(raw_label)}, and a text or a number is expected"
-        is_soft = isinstance(raw_label, dict) and not scores
+        is_soft = isinstance(raw_label, dict) and may_choose
         more = f"; {param('soft', True)} reads probabilities of classes" if is_soft else ""
         return Problem(row, f"the label is {what}{more}")
     if scores and report.need_label and label is not None and finite_number(label) is None:
