@@ -69,6 +69,7 @@ def texts(toy_examples: Callable[..., list[TextExample]]) -> list[TextExample]:
     return [*toy_examples(40), TextExample("a hen and " * 30, None, None, 41)]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_both_sides_beside_each_other(
     tiny_run: Path, tmp_path: Path, run_script: Callable[..., int], capsys: Any
 ) -> None:
