@@ -560,7 +560,8 @@ NASTY = st.text(
         st.characters(exclude_categories=["Cs"]),
     ),
     max_size=20,
-)
+).filter(lambda cell: cell != r"\N")
+"""Cells; \\N is MySQL's null."""
 ROWS = st.lists(st.tuples(NASTY, NASTY, st.sampled_from(["x", "y", "10"])), min_size=1, max_size=8)
 QUICK = settings(
     max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

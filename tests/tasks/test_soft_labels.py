@@ -29,6 +29,7 @@ FILES = {
     "a.json": '[{"text": "a", "label": {"x": 3, "y": 1}}, {"text": "b", "label": {"y": 1}}]',
     "columns.csv": "text,x,y\na,0.75,0.25\nb,,1\n",
     "objects.csv": 'text,label\na,"{""x"": 0.75, ""y"": 0.25}"\nb,y\n',
+    "repr.csv": "text,label\na,\"{'x': 0.75, 'y': 0.25}\"\nb,y\n",
     "people.csv": "text,label\na,x\nb,y\na,x\na,y\na,x\n",
 }
 
@@ -126,6 +127,13 @@ def test_what_is_no_share_is_a_bad_row(tmp_path: Path, label: str, said: str) ->
     path.write_text(f'{{"text": "a", "label": {label}}}\n')
 
     with pytest.raises(DataError, match=said):
+        load_data(str(path), soft=True)
+
+
+def test_a_cell_that_begins_as_an_object_is_no_class(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\na,"{""x"": 0.5"\n')
+    with pytest.raises(DataError, match="begins as an object and is none"):
         load_data(str(path), soft=True)
 
 
@@ -237,9 +245,12 @@ def test_a_run_reads_the_columns_of_its_classes_again(
     assert row.startswith("the cat,,not known yet,")
 
 
-def test_an_object_names_the_flag_that_reads_it_where_there_is_one(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"text": "a", "label": {"x": 0.7, "y": 0.3}}\n')
+@pytest.mark.parametrize("name", ["a.jsonl", "objects.csv", "repr.csv"])
+def test_an_object_names_the_flag_that_reads_it_where_there_is_one(
+    name: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text(FILES[name])
     with pytest.raises(DataError, match=r"an object, and .*; soft=True reads probabilities"):
         load_data(str(path))
     with pytest.raises(DataError) as caught:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Literal
 
-from tidybert.errors import DataError, LimitError, param
+from tidybert.errors import LimitError, param
 from tidybert.files.columns import DRAWN, MISSING, LabelCells
 from tidybert.files.rows import (
     finite_number,
@@ -19,7 +19,6 @@ from tidybert.files.rows import (
     plain,
     text_problem,
 )
-from tidybert.storage.json_objects import parse_json
 from tidybert.storage.limits import LABELS
 
 
@@ -132,11 +131,9 @@ def soft_label(value: object) -> Mapping[str, float] | str | None:
 
     Votes are such numbers too: all are divided by their sum.
     """
+    value = object_in(value)
     if isinstance(value, str) and value.lstrip().startswith("{"):
-        try:
-            value = parse_json(value, "the label", error=DataError)
-        except DataError as error:
-            return error.message
+        return f"the label {value[:40]!r} begins as an object and is none"
     if isinstance(value, LabelCells):
         value = {name: cell if cell != "" else None for name, cell in value.cells.items()}
     if not isinstance(value, Mapping):
@@ -192,6 +189,14 @@ def value_in(cell: str) -> object:
                 return plain(ast.literal_eval(_Given().visit(ast.parse(cell, mode="eval"))))
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             return None
+
+
+def object_in(value: object) -> object:
+    """The object that a cell spells, such as probabilities by class; other values as they are."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        found = value_in(value)
+        return found if isinstance(found, dict) else value
+    return value
 
 
 def list_in(cell: str) -> list[Any] | None:

@@ -32,6 +32,7 @@ from tidybert.files.text_examples import (
     canonical_label,
     form_of,
     labels_of,
+    object_in,
     plain_form,
     soft_label,
     true_names,
@@ -84,8 +85,8 @@ def _examples(
             continue
         if share is not None:
             values = (*values[:3], max(share, key=share.__getitem__), values[4])
-        elif type(values[3]) in (list, dict):
-            label = true_names(values[3])
+        elif type(label := object_in(values[3])) in (list, dict):
+            label = true_names(label)
             if separator is None and isinstance(label, list) and len(label) == 1:
                 # So labelling tools export the one label of a text.
                 label = label[0]
