@@ -95,7 +95,7 @@ class Check(flags.ExamplesFlags, flags.JsonFlag):
         else:
             _print(findings)
         findings.report.raise_on_errors()
-        note(f"{total:,} examples in {clock(took)}")
+        note(f"{count_of(total, 'example')} in {clock(took)}")
         if self.out is None:
             if not self.json:
                 note("--out DIR writes all findings: a page, and CSVs to fill in")

@@ -75,7 +75,7 @@ class Done:
         written = self.written
         rate = (written.num_texts - written.num_resumed) / self.seconds if self.seconds else 0
         note(
-            f"{'' if out is None else f'{out}: '}{written.num_texts:,} texts in "
+            f"{'' if out is None else f'{out}: '}{count_of(written.num_texts, 'text')} in "
             f"{clock(self.seconds)}{f' ({rate:,.0f} texts/s)' if self.seconds else ''}, "
             f"{written.num_truncated:,} truncated{more}"
         )
@@ -200,7 +200,7 @@ def run_on_cluster(do: Callable[..., Any], file: str, given: Any, title: str) ->
     truncated = sum(each.num_truncated for each in report.done)
     before = f"; {len(report.before):,} were done before" if report.before else ""
     note(
-        f"{out}: {report.num_rows:,} rows of {count_of(len(report.done), 'file')} in "
+        f"{out}: {count_of(report.num_rows, 'row')} of {count_of(len(report.done), 'file')} in "
         f"{clock(seconds)} ({report.num_rows / seconds:,.0f} rows/s), {truncated:,} truncated"
         f"{before}"
     )
@@ -374,7 +374,8 @@ class Predict(
         written = done.written
         if self.out is not None:
             found = ", ".join(f"{name} {count:,}" for name, count in sorted(job.counts.items()))
-            note(f"{self.out}: {written.num_texts:,} rows, redacted: {found or 'nothing'}")
+            rows = count_of(written.num_texts, "row")
+            note(f"{self.out}: {rows}, redacted: {found or 'nothing'}")
         if job.others:
             shown = ", ".join(job.others)
             note(f"not redacted: {shown}; --redact-columns takes them too")
