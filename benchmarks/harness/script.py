@@ -41,7 +41,7 @@ def at_least(least: int) -> Callable[[str], int]:
 def _page(text: str) -> Path:
     """The type of a flag with a page that is there: the table comes hours later."""
     if not (page := Path(text)).is_file():
-        raise argparse.ArgumentTypeError(f"{text}: no such page")
+        raise argparse.ArgumentTypeError(f"{text}: no such page; name one with marks for the table")
     return page
 
 

@@ -12,7 +12,7 @@ from tidybert.errors import TidyBertError
 from tidybert.inference.predictor import Predictor
 
 TEXTS = ["the red cat", "a dog saw the hen", "cat", "we saw the white dog"] * 3
-# Of each way to ask one, of few graphs; tests/export compares the answers of all.
+# One of each class that answers; tests/export compares the answers of all.
 HEADS = ["classify", "fill-mask", "next-sentence"]
 
 

@@ -194,7 +194,6 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
     def _training(self, run: Path, report: Path) -> list[str]:
         """The command of a training by the default way."""
         words = ["finetune", self.task, self.model, "--train", str(self.out)]
-        words += ["--descriptions", str(self.descriptions)] if self.descriptions else []
         words += ["--multi-label"] if self.multi_label else []
-        words += flags_of(self, PickleOption, flags.DeviceFlag)
+        words += flags_of(self, DescriptionsOption, PickleOption, flags.DeviceFlag)
         return [*words, "--seed", str(self.seed), "--out", str(run), "--report", str(report)]
