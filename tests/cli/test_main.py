@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from tidybert import errors
 from tidybert.cli import main as shell
+from tidybert.tasks.registry import task_names
 
 HEAVY = ("torch", "sklearn", "scipy", "pyarrow", "fastapi", "transformers", "numpy", "rich")
 
@@ -86,6 +88,20 @@ def test_every_command_and_every_option_has_a_help_text() -> None:
         assert command.help, name
         for parameter in command.params:
             assert getattr(parameter, "help", None), (name, parameter.name)
+
+
+@pytest.mark.parametrize(
+    "words", [*([name] for name in shell.COMMANDS), *(["finetune", each] for each in task_names())]
+)
+def test_help_speaks_only_of_flags_that_it_shows(words: list[str], capsys) -> None:
+    assert shell.run([*words, "--help"]) == 0
+    shown = re.sub(r"-\n +", "-", capsys.readouterr().out)
+    flag = r"(?<![\w-])--[a-z][a-z-]*"
+    own = {each for line in re.findall(r"^  --.*", shown, re.M) for each in re.findall(flag, line)}
+    # Of other programs and commands.
+    others = {"pretrain": {"--nproc-per-node"}, "train-vocab": {"--vocab"}}.get(words[0], set())
+
+    assert {*re.findall(flag, shown)} - own - {"--help"} == others
 
 
 @pytest.mark.parametrize(

@@ -338,7 +338,7 @@ class ClusterFlags(Options):
     a pattern, and --out is a folder."""
     cluster_workers: int | None = option(None, at_least=1, needs="cluster")
     """``--cluster-workers N``: Processes that work on a cluster. If not set: one for each CPU, or
-    each GPU with --device cuda."""
+    each GPU where they use one."""
     on_error: str = option("stop", needs="cluster")
     """``--on-error stop|continue``: On a cluster, stop at a file that fails, or do the other files
     first."""

@@ -33,6 +33,7 @@ from tidybert.options import Options, option
 ROLES: Final = ("text", "text_pair", "label")
 DELIMITER_NAMES: Final = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 
+_WITH_LABELS: Final = ("check", "evaluate", "finetune", "label", "predict")
 _COLUMN: Final[dict[str, Any]] = {
     "at_least": 0,
     "expected": "a column's name, or its number from 0, left to right",
@@ -58,11 +59,11 @@ class ReadOptions(Options):
     """``--text-pair``: Column of the second text of a pair. If not set: none if --text is set, else
     guessed from common names."""
     label: str | int | None = option(None, **_COLUMN, part="columns")
-    """``--label``: Column of the class or score. If not set: guessed from common names.
-    --multi-label takes several columns of 0 and 1, such as toxic,insult."""
-    label_separator: str | None = option(None, part="labels")
-    """``--label-separator``: With --multi-label, the characters between a text's labels, such as
-    semicolon. If not set: comma. JSON, Parquet and cells may contain lists."""
+    """``--label``: Column of the class or score, or several columns of 0 and 1 for sets of labels,
+    such as toxic,insult. If not set: guessed from common names."""
+    label_separator: str | None = option(None, part="labels", commands=_WITH_LABELS)
+    """``--label-separator``: The characters between the labels of a text that has a set of them,
+    such as semicolon. If not set: comma. JSON, Parquet and cells may contain lists."""
     format: str | None = option(None, listed="tidybert.files.formats:FORMATS")
     """``--format``: ``{names}``. If not set: by suffix or content."""
     sheet: str | None = option(None, part="sheets")

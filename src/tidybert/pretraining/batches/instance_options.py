@@ -94,7 +94,7 @@ class MaskingOptions(Options):
 
     masked_lm_prob: float | None = option(None, STEPS | MEASURE, above=0, at_most=1)
     """Fraction of a sequence's tokens to predict, special tokens counted. If not set: 0.15, or 0.3
-    with --recipe fast."""
+    in the recipe fast."""
     whole_word: bool = option(False, STEPS | MEASURE)
     """Mask all tokens of a word together."""
 
