@@ -102,3 +102,10 @@ def test_how_a_directory_of_sentence_transformers_makes_vectors(
         "vectors: pooling cls, normalize yes, max seq length 32, truncate dim 4, prompts query\n"
     )
     assert expected in capsys.readouterr().out
+
+    assert shell(["info", str(tmp_path / "out"), "--json"]) == 0
+    # The files of a folder in it count too: 1_Pooling, and onnx in a directory of ONNX.
+    files = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert any(path.parent != tmp_path / "out" for path in files)
+    needs = json.loads(capsys.readouterr().out)["needs"]
+    assert needs["bytes_on_disk"] == sum(path.stat().st_size for path in files)

@@ -32,6 +32,7 @@ from tidybert.storage.model_files import (
 from tidybert.storage.output_lock import output_lock
 from tidybert.storage.own_files import (
     GrowingFile,
+    bytes_below,
     make_directory,
     move_files,
     remove_tree,
@@ -98,10 +99,7 @@ def _make_room(url: str, folder: Path, num_bytes: int, cache_gb: float) -> None:
         (each for each in cache_folder().iterdir() if each.is_dir() and each != folder),
         key=lambda each: each.stat().st_mtime,
     )
-    sizes = {
-        each: sum(file.stat().st_size for file in each.rglob("*") if file.is_file())
-        for each in others
-    }
+    sizes = {each: bytes_below(each) for each in others}
     while others and num_bytes + sum(sizes[each] for each in others) > cache_gb * _GB:
         oldest = others.pop(0)
         # Another process may be copying or reading it; what is mapped stays readable.

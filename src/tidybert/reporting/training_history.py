@@ -12,6 +12,7 @@ from tidybert.errors import DataError
 from tidybert.storage.json_objects import read_json_lines, read_json_object
 from tidybert.storage.model_files import KEPT_FILE, METRICS_FILE, STATE_FILE, checkpoints_by_step
 from tidybert.storage.opening import present
+from tidybert.storage.own_files import bytes_below
 
 Points = list[tuple[float, float]]
 
@@ -155,7 +156,7 @@ def checkpoint_rows(run: Path) -> list[dict[str, Any]]:
                 "measured": None if at is None else int(at),
                 "best": at is not None and states[-1].get("best_step") == at,
                 "kept_for_good": (path / KEPT_FILE).exists(),
-                "bytes": sum(each.stat().st_size for each in path.iterdir()),
+                "bytes": bytes_below(path),
                 "metrics": metrics,
             }
         )

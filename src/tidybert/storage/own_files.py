@@ -63,6 +63,11 @@ def free_bytes(path: str | Path) -> int | None:
         return None
 
 
+def bytes_below(folder: Path) -> int:
+    """The bytes of all files in a folder and in those below it; 0 where it is not there."""
+    return sum(each.stat().st_size for each in folder.rglob("*") if each.is_file())
+
+
 def require_room(folder: str | Path, num_bytes: int, purpose: str) -> None:
     """Raise DiskError, which ``purpose`` begins, unless ``folder``, or a new one, has the room."""
     free = free_bytes(folder)

@@ -18,6 +18,7 @@ from tidybert.errors import UsageError, VocabularyError, suggestion
 from tidybert.files.rows import count_of
 from tidybert.storage.hub_files import cached_model, cached_names
 from tidybert.storage.model_files import ARGUMENTS_FILE, CONFIG_FILE, MODULES_FILE
+from tidybert.storage.own_files import bytes_below
 from tidybert.system.terminal import clock
 
 _SIZES: Final = (
@@ -255,9 +256,7 @@ def _finished(directory: Path) -> dict[str, Any]:
         "steps": record.get("num_steps"),
         **{name: record.get(name) for name in ("seconds", "stages", "versions")},
         "needs": {
-            "bytes_on_disk": sum(
-                one.stat().st_size for one in directory.iterdir() if one.is_file()
-            ),
+            "bytes_on_disk": bytes_below(directory),
             "bytes_of_weights_in_memory": 4 * config.num_parameters,
             "max_positions": config.max_position_embeddings,
             "tidybert": of_run("tidybert_version"),

@@ -33,7 +33,7 @@ from tidybert.storage.model_files import (
     WEIGHTS_FILE,
 )
 from tidybert.storage.output_lock import contents, output_lock
-from tidybert.storage.own_files import make_directory, remove_tree, require_room
+from tidybert.storage.own_files import bytes_below, make_directory, remove_tree, require_room
 from tidybert.training.runs.run_checkpoints import (
     checkpoints_directory,
     remove_best,
@@ -160,10 +160,7 @@ def require_room_for_run(
     kept = min(max(1, save_total_limit) + for_good, num_saves)
     writing_last = min(kept + 1, num_saves) * checkpoint + best
     writing_model = kept * checkpoint + best + weights
-    there = sum(
-        each.stat().st_size for each in checkpoints_directory(run).rglob("*") if each.is_file()
-    )
-    need = max(writing_last, writing_model) - there
+    need = max(writing_last, writing_model) - bytes_below(checkpoints_directory(run))
     require_room(run, need, "the checkpoints and the model need")
 
 
