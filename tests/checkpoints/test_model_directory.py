@@ -109,6 +109,21 @@ def test_a_vocabulary_that_was_cut_short_is_refused(tmp_path: Path) -> None:
             _ = ModelDirectory(tmp_path).tokenizer
 
 
+def test_a_directory_of_other_things_is_named_with_what_it_has(tmp_path: Path) -> None:
+    def said() -> str:
+        with pytest.raises(ConfigError) as raised:
+            _ = ModelDirectory.open(tmp_path).config
+        return raised.value.message
+
+    where = f"{tmp_path} is no MODEL: there is no config.json"
+    assert said().startswith(f"{where}; name the directory that has config.json")
+    (tmp_path / "index.json").write_text("{}")
+    assert said().startswith(f"{where} beside index.json; name")
+    for name in "abc":
+        (tmp_path / name).write_text("")
+    assert said().startswith(f"{where} beside a, b, c and 1 more; name")
+
+
 def test_a_size_has_no_directory() -> None:
     with pytest.raises(ModelNotFoundError, match="is a size with random weights"):
         ModelDirectory.open("mini")

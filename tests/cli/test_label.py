@@ -97,6 +97,8 @@ def test_a_kill_at_any_key_loses_no_answer(tmp_path: Path, begin: Any, served: A
         (["--out", "labels.csv", "--soft"], "--soft goes with --corrections"),
         (["answer", "--out", "labels.csv"], "TASK is 'answer'; expected classify or tag"),
         (["--out", "labels.csv"], "holds no example"),
+        (["--out", "labels.csv", "--model", "minlm"], "did you mean 'minilm'?"),
+        (["--out", "labels.csv", "--model", "."], ". is no MODEL: there is no config.json beside"),
     ],
 )
 def test_wrong_usage_is_told(

@@ -56,13 +56,21 @@ def test_an_open_address_without_a_key_is_warned_of(
     assert "a-long-key" not in repr(settings)
 
 
-def test_a_model_that_is_not_there_ends_the_server_with_its_message(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("absent-model", "no directory and no model is named 'absent-model'"),
+        ("folder", "folder is no MODEL: there is no config.json beside corpus.json"),
+    ],
+)
+def test_what_is_no_model_is_refused_before_anybody_can_connect(
+    model: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: Any, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(process, "log_as_json", lambda **_given: None)
-    monkeypatch.setattr(process, "end_on_signals", lambda *_given: None)
-    monkeypatch.setattr(process, "_reload_on_signal", lambda *_given: None)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "corpus.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(process, "listening_on", None)
 
-    assert run(["serve", "absent-model", "--port", "0"]) == 1
+    assert run(["serve", model, "--port", "0"]) == 1
 
-    assert "no directory and no model is named 'absent-model'" in capsys.readouterr().err
+    assert said in capsys.readouterr().err

@@ -104,6 +104,14 @@ class ModelDirectory:
         """The content of config.json; ConfigError if it cannot be read or the run has not ended."""
         if (found := find_unfinished(self.path)) is not None:
             raise ConfigError(found.message())
+        if self.path.is_dir() and not present(self._config_file, error=ConfigError):
+            names = sorted(each.name for each in self.path.iterdir())
+            others = f" beside {', '.join(names[:3])}" if names else ""
+            more = f" and {len(names) - 3:,} more" if names[3:] else ""
+            raise ConfigError(
+                f"{self.path} is no MODEL: there is no {CONFIG_FILE}{others}{more}; name the "
+                f"directory that has {CONFIG_FILE} and {WEIGHTS_FILE}, or installed weights"
+            )
         return read_json_object(self._config_file)
 
     @cached_property

@@ -59,11 +59,11 @@ class ReadOptions(Options):
     """``--text-pair``: Column of the second text of a pair. If not set: none if --text is set, else
     guessed from common names."""
     label: str | int | None = option(None, **_COLUMN, part="columns")
-    """``--label``: Column of the class or score, or several columns of 0 and 1 for sets of labels,
-    such as toxic,insult. If not set: guessed from common names."""
+    """``--label``: Column of the class or score; for label sets several of 0 and 1: toxic,insult.
+    If not set: guessed from common names."""
     label_separator: str | None = option(None, part="labels", commands=_WITH_LABELS)
-    """``--label-separator``: The characters between the labels of a text that has a set of them,
-    such as semicolon. If not set: comma. JSON, Parquet and cells may contain lists."""
+    """``--label-separator``: Characters between the labels of a label set, such as semicolon. If
+    not set: comma. JSON, Parquet and cells may contain lists."""
     format: str | None = option(None, listed="tidybert.files.formats:FORMATS")
     """``--format``: ``{names}``. If not set: by suffix or content."""
     sheet: str | None = option(None, part="sheets")

@@ -10,9 +10,9 @@ class FinetuneOptions(TypedDict, total=False):
     text_pair: str | int | None
     'Column of the second text of a pair. If not set: none if text is set, else guessed from common names.'
     label: str | int | None
-    'Column of the class or score, or several columns of 0 and 1 for sets of labels, such as toxic,insult. If not set: guessed from common names.'
+    'Column of the class or score; for label sets several of 0 and 1: toxic,insult. If not set: guessed from common names.'
     label_separator: str | None
-    'The characters between the labels of a text that has a set of them, such as semicolon. If not set: comma. JSON, Parquet and cells may contain lists.'
+    'Characters between the labels of a label set, such as semicolon. If not set: comma. JSON, Parquet and cells may contain lists.'
     format: Literal['csv', 'tsv', 'sheet', 'jsonl', 'json', 'parquet', 'arrow', 'folder', 'brat', 'text', 'label-text', 'swag', 'codah', 'conll'] | None
     'csv, tsv, sheet, jsonl, json, parquet, arrow, folder, brat, text, label-text, swag, codah or conll. If not set: by suffix or content.'
     sheet: str | None
@@ -162,9 +162,9 @@ class EvaluateOptions(TypedDict, total=False):
     text_pair: str | int | None
     'Column of the second text of a pair. If not set: none if text is set, else guessed from common names.'
     label: str | int | None
-    'Column of the class or score, or several columns of 0 and 1 for sets of labels, such as toxic,insult. If not set: guessed from common names.'
+    'Column of the class or score; for label sets several of 0 and 1: toxic,insult. If not set: guessed from common names.'
     label_separator: str | None
-    'The characters between the labels of a text that has a set of them, such as semicolon. If not set: comma. JSON, Parquet and cells may contain lists.'
+    'Characters between the labels of a label set, such as semicolon. If not set: comma. JSON, Parquet and cells may contain lists.'
     format: Literal['csv', 'tsv', 'sheet', 'jsonl', 'json', 'parquet', 'arrow', 'folder', 'brat', 'text', 'label-text', 'swag', 'codah', 'conll'] | None
     'csv, tsv, sheet, jsonl, json, parquet, arrow, folder, brat, text, label-text, swag, codah or conll. If not set: by suffix or content.'
     sheet: str | None

@@ -428,6 +428,11 @@ class OfPretraining(OfOpened):
         }
 
 
+def check_model(model: str | Path) -> None:
+    """Raise what a MODEL's name or configuration is refused with; no weights are read."""
+    _ = ModelDirectory.open(model).config
+
+
 def answers_by_graph(model: str | Path) -> bool:
     """Whether a MODEL is ONNX graphs, so that no network is made; raises as ``find_model``."""
     return ModelDirectory.open(model).graph is not None

@@ -30,8 +30,8 @@ from fastapi import FastAPI
 from prometheus_client.multiprocess import mark_process_dead
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from tidybert.catalog import find_model
 from tidybert.errors import TidyBertError, UsageError, param
+from tidybert.inference.loading import check_model
 from tidybert.server.answers import Refusal
 from tidybert.server.app import make_app
 from tidybert.server.engine import Engine
@@ -86,8 +86,8 @@ def serve(
                 "GPU busy"
             )
     for path in settings.models.values():
-        # A misspelt name is refused before anybody can connect.
-        find_model(path)
+        # A misspelt name is refused before anybody can connect, and a directory of other things.
+        check_model(path)
     log_as_json(requests=log_requests)
     with listening_on(settings) as bound:
         if settings.unix_socket is not None:

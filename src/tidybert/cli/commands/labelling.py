@@ -118,10 +118,14 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
         from tidybert.data.labels_file import CorrectionsFile, LabelsFile
         from tidybert.files.text_examples import TextExample, label_names
         from tidybert.files.text_files import read_examples, read_soft_examples
+        from tidybert.inference.loading import check_model
         from tidybert.inference.zero_shot import read_descriptions
         from tidybert.page.labelling import Labelling, LabelSettings, Suspect
 
         report, corrects = ReadReport(), self.corrections is not None
+        if not corrects:
+            # Refused before anything is labelled: nothing could learn from the labels.
+            check_model(self.model)
         rows: Any = {"skip_bad_rows": self.skip_bad_rows, "report": report}
         reader = read_soft_examples if self.soft else read_examples
         examples = list(reader(self.file, self.read, need_label=corrects, **rows))
