@@ -63,13 +63,16 @@ def in_python(message: str, *, rows: str = "line") -> str:
 
 
 OTHER_NAMES: Final = {
-    "batch_size": "train_batch_size", "bs": "train_batch_size", "epochs": "num_train_epochs",
-    "eval": "evaluate", "fit": "finetune", "fine_tune": "finetune", "lr": "learning_rate",
-    "max_iter": "num_train_epochs", "max_len": "max_seq_length", "max_length": "max_seq_length",
-    "model_name": "model", "num_epochs": "num_train_epochs", "output": "out", "output_dir": "out",
-    "per_device_train_batch_size": "train_batch_size", "random_state": "seed", "test": "evaluate",
-    "topk": "top_k", "train": "finetune", "train_file": "train", "validation_file": "dev",
-    "vocab_size": "size", "warmup_ratio": "warmup_proportion",
+    "batch_size": "train_batch_size", "bs": "train_batch_size", "corpus": "data", "data": "train",
+    "dev_file": "dev", "epochs": "num_train_epochs", "eval": "evaluate", "eval_file": "dev",
+    "fine_tune": "finetune", "fit": "finetune", "k": "top_k", "label_column": "label",
+    "lr": "learning_rate", "max_iter": "num_train_epochs", "max_len": "max_seq_length",
+    "max_length": "max_seq_length", "model_name": "model", "num_epochs": "num_train_epochs",
+    "num_train_steps": "max_steps", "output": "out", "output_dir": "out",
+    "per_device_train_batch_size": "train_batch_size", "random_state": "seed",
+    "steps": "max_steps", "test": "evaluate", "test_size": "dev_fraction", "text_column": "text",
+    "topk": "top_k", "train": "finetune", "train_file": "train", "validation": "dev",
+    "validation_file": "dev", "vocab_size": "size", "warmup_ratio": "warmup_proportion",
 }  # fmt: skip
 """What other programs call a parameter or a command, and its name here."""
 

@@ -116,6 +116,7 @@ def test_help_speaks_only_of_flags_that_it_shows(words: list[str], capsys) -> No
         (["finetune", "classify", "--lr", "1e-4"], "No such option: --lr; it is --learning-rate"),
         (["finetune", "classify", "--epochs=3"], "it is --num-train-epochs"),
         (["train-vocab", "--vocab-size", "300"], "it is --size"),
+        (["pretrain", "tiny", "--corpus", "shards"], "No such option: --corpus; it is --data"),
         (["predict", "--epochs", "3"], "No such option: --epochs"),
     ],
 )
