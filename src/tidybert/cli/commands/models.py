@@ -301,7 +301,8 @@ def _shown(name: str, value: Any) -> str:
         return KINDS[value].plural
     match value:
         case Mapping():
-            return ", ".join(f"{key.replace('_', ' ')} {_shown('', value[key])}" for key in value)
+            known = [key for key in value if value[key] is not None]
+            return ", ".join(f"{key.replace('_', ' ')} {_shown('', value[key])}" for key in known)
         case list():
             more = f" and {len(value) - _SHOWN:,} more" if len(value) > _SHOWN else ""
             return ", ".join(map(str, value[:_SHOWN])) + more
@@ -322,7 +323,8 @@ _UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 class Convert(flags.PickleFlag, flags.JsonFlag):
     """Write MODEL in the form of another program, with every head that the form has a place for.
 
-    tidybert reports what gets lost, and reads each form but onnx as a MODEL.
+    tidybert reports what gets lost. It trains and answers with each form; with onnx it only
+    answers.
     """
 
     model: str
