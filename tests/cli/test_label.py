@@ -3,6 +3,7 @@
 import csv
 import random
 import re
+import shutil
 import signal
 import subprocess
 import threading
@@ -109,6 +110,20 @@ def test_wrong_usage_is_told(
     assert run(["label", "texts.csv", *words]) in (1, 2)
     assert said in capsys.readouterr().err
     assert [each.name for each in tmp_path.iterdir()] == ["texts.csv"]
+
+
+def test_a_model_that_cannot_be_trained_is_refused(
+    tiny_model: Path, served: Any, tmp_path: Path, capsys: Any
+) -> None:
+    graph, texts, out = tmp_path / "graph", tmp_path / "texts.csv", tmp_path / "labels.csv"
+    (graph / "onnx").mkdir(parents=True)
+    (graph / "onnx" / "model.onnx").write_bytes(b"")
+    shutil.copy(tiny_model / "config.json", graph)
+    texts.write_text("text\nfine\n")
+    for model, said in ((graph, "an ONNX graph, which"), (served["poem"], "a language model")):
+        assert run(["label", str(texts), "--out", str(out), "--model", str(model)]) in (1, 2)
+        assert f"{model} is {said}" in capsys.readouterr().err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

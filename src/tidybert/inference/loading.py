@@ -428,9 +428,14 @@ class OfPretraining(OfOpened):
         }
 
 
-def check_model(model: str | Path) -> None:
-    """Raise what a MODEL's name or configuration is refused with; no weights are read."""
-    _ = ModelDirectory.open(model).config
+def check_model(model: str | Path, *, to_train: bool = False) -> None:
+    """Raise what a MODEL is refused with before its weights are read, ``to_train`` it or answer."""
+    directory = ModelDirectory.open(model)
+    _ = directory.config
+    if to_train:
+        directory.require_bert()
+        if directory.graph is not None:
+            raise _only_answers(directory.path)
 
 
 def answers_by_graph(model: str | Path) -> bool:

@@ -125,7 +125,7 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
         report, corrects = ReadReport(), self.corrections is not None
         if not corrects:
             # Refused before anything is labelled: nothing could learn from the labels.
-            check_model(self.model)
+            check_model(self.model, to_train=True)
         rows: Any = {"skip_bad_rows": self.skip_bad_rows, "report": report}
         reader = read_soft_examples if self.soft else read_examples
         examples = list(reader(self.file, self.read, need_label=corrects, **rows))
