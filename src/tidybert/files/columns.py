@@ -33,6 +33,12 @@ class _KnownNames:
         return cls(pairs, frozenset(texts.split()).union(*pairs), frozenset(labels.split()))
 
 
+# Pairs whose names say more together than alone: a file with both has pairs.
+_PAIRS: Final = _KnownNames(
+    (("text", "text_pair"), ("query", "document"), ("question", "passage")),
+    frozenset(),
+    frozenset(),
+)
 # A name of the second group counts only in a file that has none of the first.
 KNOWN_NAMES: Final = (
     _KnownNames.of(
@@ -188,7 +194,7 @@ def find_columns(seen: Seen, report: ReadReport, *, first_object: int | None = N
         role: [names[at] for at in each] if first_object is not None else list(each)
         for role, each in recorded.items()
     }
-    groups = (_TOGETHER, *KNOWN_NAMES) if report.reads_together else KNOWN_NAMES
+    groups = (*([_TOGETHER] if report.reads_together else []), _PAIRS, *KNOWN_NAMES)
     guesses = _guesses(places, names, groups)
     for role, at in guesses.items():
         places[role] = [names[at] if first_object is not None else at]

@@ -101,11 +101,11 @@ class TextTask(Task[TextExample]):
             if inputs == PAIR:
                 raise DataError(
                     f"{LINE} {one.row}: a single text, but the model was trained on pairs of "
-                    f"texts: give the second text too ({param('text_pair')})"
+                    f"texts: give the second text too ({param('text_pair')} names its column)"
                 )
             raise DataError(
                 f"{LINE} {one.row}: a pair of texts, but the model was trained on single texts: "
-                f"give only one text (without {param('text_pair')})"
+                f"give only one text ({param('text')} names its column)"
             )
 
     @classmethod
