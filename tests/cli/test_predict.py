@@ -181,7 +181,7 @@ def test_a_text_of_the_command_line_is_answered(tiny_run: Path, capsys) -> None:
         (["my invoice is wrong"], 1, "no such file; to answer a text: tidybert predict"),
         (["my invoice is wrong"], 1, "--input 'my invoice is wrong'"),
         (["a.csv", "--input", "a red"], 2, "give one of them"),
-        (["--input", "a", "--input", "b"], 2, "--input is given 2 times; this model needs it once"),
+        (["--input", "a", "--input", "b"], 2, "--input is given twice; this model needs it once"),
         (["--input", "a", "--top-k", "3"], 2, "--top-k is 3; expected 1 to 2"),
     ],
 )
@@ -192,6 +192,22 @@ def test_what_is_wrong_with_a_text_or_its_flags(
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "said"),
+    [
+        ("pairs", 1, "given once; this model needs it twice: the first text of the pair, then"),
+        ("pairs", 3, "given 3 times; this model needs it twice"),
+        ("questions", 1, "given once; this model needs it twice: the question, then the text"),
+        ("choices", 1, "given once; this model needs it 3 times or more: the context, then"),
+    ],
+)
+def test_an_input_too_few_or_too_many_says_how_many(
+    model: str, given: int, said: str, served: dict[str, str], capsys
+) -> None:
+    assert shell(["predict", served[model], *["--input", "a"] * given]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_top_k_keeps_the_likeliest_scores(

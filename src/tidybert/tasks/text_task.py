@@ -101,11 +101,11 @@ class TextTask(Task[TextExample]):
             if inputs == PAIR:
                 raise DataError(
                     f"{LINE} {one.row}: a single text, but the model was trained on pairs of "
-                    f"texts: give the second text too ({param('text_pair')} names its column)"
+                    f"texts: give the second text too ({param('text_pair')})"
                 )
             raise DataError(
                 f"{LINE} {one.row}: a pair of texts, but the model was trained on single texts: "
-                f"give only one text ({param('text')} names its column)"
+                f"give only one text, or name its column with {param('text')}"
             )
 
     @classmethod

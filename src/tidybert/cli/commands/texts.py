@@ -406,11 +406,13 @@ class Predict(
         )
         least, most = kind.fewest_texts, kind.most_texts
         if len(texts) < least or (most is not None and len(texts) > most):
-            times = (
-                f"{least} times" if least == most and least > 1 else "once" if most == 1 else "more"
+            words = {None: "more", 1: "once", 2: "twice"}
+            given, *wanted = (
+                words.get(each, f"{each} times")
+                for each in (len(texts), *dict.fromkeys([least, most]))
             )
             raise UsageError(
-                f"--input is given {len(texts)} times; this model needs it {times}: {kind.asked}"
+                f"--input is given {given}; this model needs it {' or '.join(wanted)}: {kind.asked}"
             )
         return iter(predictor.task.from_texts(*kind.of_texts(texts)))
 
