@@ -61,9 +61,9 @@ def test_pandas() -> None:
         read_texts(pandas.Series(["a", None, pandas.NA, "b"], dtype="string"))
     column = read_column(pandas.Series(["a", "b"], dtype="category"), 2)
     assert column.tolist() == ["a", "b"]
-    with pytest.raises(DataError, match="y has 1 missing values"):
+    with pytest.raises(DataError, match="y has 1 missing value"):
         read_column(pandas.Series(["a", None], dtype="string"), 2)
-    with pytest.raises(DataError, match="y has 1 missing values"):
+    with pytest.raises(DataError, match="y has 1 missing value"):
         read_column(pandas.Series([1, None], dtype="Int64"), 2)
 
 
@@ -87,7 +87,7 @@ def test_pandas() -> None:
         (["a", 5], r"X\[1\] is 5, of type int: .*convert with str"),
         (["a", b"b"], r"X\[1\] is b'b', of type bytes: .*decode bytes"),
         (["a", None, float("nan")], r"2 missing texts \(None or NaN\), the first at X\[1\]"),
-        ([("a", None), ("b", "c")], r"1 missing texts \(None or NaN\), the first at X\[0\]"),
+        ([("a", None), ("b", "c")], r"1 missing text \(None or NaN\), the first at X\[0\]"),
         ([("a", "b"), "c"], r"X\[1\] holds 1 values, but X\[0\] holds 2: give each example a pair"),
         ([["many", "small", "tokens"]], r"X\[0\] holds 3 values: .*join tokens"),
         ([[1, 2], [3, 4]], r"X\[0\] is 1, of type int"),
@@ -148,9 +148,9 @@ def test_members_of_an_enum_are_refused_rather_than_cut() -> None:
     ("y", "message"),
     [
         (["a", "b"], "X has 3 examples and y has 2: expected one value of y for each"),
-        (["a", None, "b"], r"y has 1 missing values \(None or NaN\), the first at y\[1\]"),
-        ([1.0, 2.0, float("nan")], r"y has 1 missing values .*, the first at y\[2\]"),
-        (["a", float("nan"), "b"], r"y has 1 missing values .*, the first at y\[1\]"),
+        (["a", None, "b"], r"y has 1 missing value \(None or NaN\), the first at y\[1\]"),
+        ([1.0, 2.0, float("nan")], r"y has 1 missing value .*, the first at y\[2\]"),
+        (["a", float("nan"), "b"], r"y has 1 missing value .*, the first at y\[1\]"),
         (["a", 1, "b"], "y mixes values of types int, str"),
         (np.array(["a", 1, "b"], dtype=object), "y mixes values of types int, str"),
         ([["a", "b"]] * 3, r"y should be a 1d array, got an array of shape \(3, 2\)"),

@@ -56,7 +56,7 @@ def test_what_cannot_be_regressed_on(quick: Quick) -> None:
         ([3.0, 3.0], "nothing is left to learn"),
         (["good", "bad"], "take BertClassifier"),
         ([1.0, np.inf], "infinity"),
-        ([1.0, None], "missing values"),
+        ([1.0, None], "1 missing value"),
     ):
         with pytest.raises(ValueError, match=message):
             BertRegressor(**quick).fit(["a", "b"], y)

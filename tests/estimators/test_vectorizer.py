@@ -191,7 +191,7 @@ def test_settings_that_do_not_fit_are_refused_in_python_s_words(
         ("a red", "X is one str"),
         ([1.0, 2.0], r"X\[0\] is 1.0, of type float"),
         (np.zeros((2, 3)), "X holds numbers"),
-        (["a", None], r"missing texts \(None or NaN\), the first at X\[1\]"),
+        (["a", None], r"missing text \(None or NaN\), the first at X\[1\]"),
         ([], "X is empty"),
     ],
 )

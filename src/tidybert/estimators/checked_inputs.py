@@ -54,8 +54,8 @@ def read_texts(X: Any) -> list[Text]:
     missing = [index for index, value in wrong if is_missing(value)]
     if missing:
         raise DataError(
-            f"X has {len(missing)} missing texts (None or NaN), the first at X[{missing[0]}]: drop "
-            "these rows from X and y, or fill them, X.fillna('')"
+            f"X has {count_of(len(missing), 'missing text')} (None or NaN), the first at "
+            f"X[{missing[0]}]: drop these rows from X and y, or fill them, X.fillna('')"
         )
     for index, value in wrong[:1]:
         raise DataError(
@@ -108,8 +108,8 @@ def read_column(y: Any, num_texts: int) -> npt.NDArray[Any]:
     missing = [index for index, value in enumerate(values) if is_missing(value)]
     if missing:
         raise DataError(
-            f"y has {len(missing)} missing values (None or NaN), the first at y[{missing[0]}]: "
-            "drop these rows from X and y"
+            f"y has {count_of(len(missing), 'missing value')} (None or NaN), the first at "
+            f"y[{missing[0]}]: drop these rows from X and y"
         )
     for value in values:
         # NumPy makes a text of such a member, "Team.BILLING", and may cut it.

@@ -17,6 +17,7 @@ from tidybert.cli.output import SHELL, note, print_json, print_line, print_table
 from tidybert.cli.progress import shown_finetuning, shown_pretraining, shown_texts
 from tidybert.errors import UsageError, in_shell, suggestion
 from tidybert.files.reading import ReadOptions
+from tidybert.files.rows import count_of
 from tidybert.finetuning.finetuning_job import FinetuningJob, FinetuningOptions
 from tidybert.inference.options import MeasureOptions, PredictorOptions, TrainedLengthOption
 from tidybert.options import option, values_of
@@ -454,7 +455,8 @@ def _show_pretrained(result: "TrainingResult", out: Path, then: str, *, as_json:
     rows = [(name, result.metrics[name], meaning(name)) for name in names]
     print_table({measured_text(out): "", "value": ".4f", "meaning": ""}, rows)
     if result.num_bad_steps:
-        note(f"{result.num_bad_steps} steps were not finite and updated nothing: bad_steps.jsonl")
+        bad = count_of(result.num_bad_steps, "step")
+        note(f"{bad} had no finite loss or gradient and updated nothing: bad_steps.jsonl")
     note_trained(result, result.num_tokens, "tokens")
     if is_drawn:
         note(f"the losses are drawn in {out / CURVES_FILE}")
