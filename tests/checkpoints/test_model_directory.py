@@ -115,13 +115,13 @@ def test_a_directory_of_other_things_is_named_with_what_it_has(tmp_path: Path) -
             _ = ModelDirectory.open(tmp_path).config
         return raised.value.message
 
-    where = f"{tmp_path} is no MODEL: there is no config.json"
-    assert said().startswith(f"{where}; name the directory that has config.json")
+    where = f"{tmp_path} is not a MODEL: it has"
+    assert said().startswith(f"{where} no config.json; name a directory with config.json and")
     (tmp_path / "index.json").write_text("{}")
-    assert said().startswith(f"{where} beside index.json; name")
+    assert said().startswith(f"{where} index.json, but no config.json; name")
     for name in "abc":
         (tmp_path / name).write_text("")
-    assert said().startswith(f"{where} beside a, b, c and 1 more; name")
+    assert said().startswith(f"{where} a, b, c and 1 more, but no config.json; name")
 
 
 def test_a_size_has_no_directory() -> None:

@@ -99,7 +99,10 @@ def test_a_kill_at_any_key_loses_no_answer(tmp_path: Path, begin: Any, served: A
         (["answer", "--out", "labels.csv"], "TASK is 'answer'; expected classify or tag"),
         (["--out", "labels.csv"], "holds no example"),
         (["--out", "labels.csv", "--model", "minlm"], "did you mean 'minilm'?"),
-        (["--out", "labels.csv", "--model", "."], ". is no MODEL: there is no config.json beside"),
+        (
+            ["--out", "labels.csv", "--model", "."],
+            ". is not a MODEL: it has texts.csv, but no config.json",
+        ),
     ],
 )
 def test_wrong_usage_is_told(

@@ -60,7 +60,7 @@ def test_an_open_address_without_a_key_is_warned_of(
     ("model", "said"),
     [
         ("absent-model", "no directory and no model is named 'absent-model'"),
-        ("folder", "folder is no MODEL: there is no config.json beside corpus.json"),
+        ("folder", "folder is not a MODEL: it has corpus.json, but no config.json"),
     ],
 )
 def test_what_is_no_model_is_refused_before_anybody_can_connect(

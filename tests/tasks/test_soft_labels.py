@@ -133,7 +133,7 @@ def test_what_is_no_share_is_a_bad_row(tmp_path: Path, label: str, said: str) ->
 def test_a_cell_that_begins_as_an_object_is_no_class(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('text,label\na,"{""x"": 0.5"\n')
-    with pytest.raises(DataError, match="is no object of classes and numbers"):
+    with pytest.raises(DataError, match="cannot be read; expected classes with a number each"):
         load_data(str(path), soft=True)
 
 

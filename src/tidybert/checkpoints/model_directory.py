@@ -106,11 +106,11 @@ class ModelDirectory:
             raise ConfigError(found.message())
         if self.path.is_dir() and not present(self._config_file, error=ConfigError):
             names = sorted(each.name for each in self.path.iterdir())
-            others = f" beside {', '.join(names[:3])}" if names else ""
             more = f" and {len(names) - 3:,} more" if names[3:] else ""
+            found = f"it has {', '.join(names[:3])}{more}, but" if names else "it has"
             raise ConfigError(
-                f"{self.path} is no MODEL: there is no {CONFIG_FILE}{others}{more}; name the "
-                f"directory that has {CONFIG_FILE} and {WEIGHTS_FILE}, or installed weights"
+                f"{self.path} is not a MODEL: {found} no {CONFIG_FILE}; name a directory with "
+                f"{CONFIG_FILE} and {WEIGHTS_FILE}, or installed weights"
             )
         return read_json_object(self._config_file)
 

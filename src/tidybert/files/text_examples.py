@@ -133,7 +133,10 @@ def soft_label(value: object) -> Mapping[str, float] | str | None:
     """
     value = object_in(value)
     if isinstance(value, str) and value.lstrip().startswith("{"):
-        return f"the label {value[:40]!r} is no object of classes and numbers, as {{'a': 0.7}}"
+        return (
+            f"the label {value[:40]!r} cannot be read; expected classes with a number each, such "
+            "as {'a': 0.7, 'b': 0.3}"
+        )
     if isinstance(value, LabelCells):
         value = {name: cell if cell != "" else None for name, cell in value.cells.items()}
     if not isinstance(value, Mapping):
