@@ -107,10 +107,10 @@ class ModelDirectory:
         if self.path.is_dir() and not present(self._config_file, error=ConfigError):
             names = sorted(each.name for each in self.path.iterdir())
             more = f" and {len(names) - 3:,} more" if names[3:] else ""
-            found = f"it has {', '.join(names[:3])}{more}, but" if names else "it has"
+            others = f"{', '.join(names[:3])}{more}, but " if names else ""
             raise ConfigError(
-                f"{self.path} is not a MODEL: {found} no {CONFIG_FILE}; name a directory with "
-                f"{CONFIG_FILE} and {WEIGHTS_FILE}, or installed weights"
+                f"{self.path} is not a MODEL: it has {others}no {CONFIG_FILE}; name a directory "
+                f"with {CONFIG_FILE} and {WEIGHTS_FILE}, or installed weights"
             )
         return read_json_object(self._config_file)
 
