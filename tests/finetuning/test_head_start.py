@@ -91,6 +91,17 @@ def test_where_labels_follow_from_nothing_the_head_is_drawn(
         torch.testing.assert_close(trained.model.state_dict()[name], value)
 
 
+def test_where_no_step_follows_even_a_probe_that_is_no_help_answers(toy: Toy) -> None:
+    """With a text of each class nothing can be held out that the others tell."""
+    texts = [TextExample("the cat", None, "animal", 1), TextExample("a red", None, "colour", 2)]
+
+    trained, note = told_by(toy, train=texts, num_train_epochs=0.0, head_start="probe")
+
+    assert note.startswith("the new head is a probe of the encoder, but no better than chance: ")
+    found = [each["label"] for each in trained.predict(["the cat", "a red"])]
+    assert found == ["animal", "colour"]
+
+
 def test_a_resumed_run_does_not_fit_it_again(toy: Toy, tmp_path: Path) -> None:
     given = {"head_start": "probe", "learning_rate": 1e-3, "run": tmp_path / "run"}
 

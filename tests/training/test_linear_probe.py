@@ -1,5 +1,7 @@
 """The probe is what scikit-learn's regressions find, by the task's own loss."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -7,7 +9,7 @@ import torch
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from tidybert.data.batching import Batch
-from tidybert.data.features import Features
+from tidybert.data.features import NO_EXAMPLE, Features
 from tidybert.tasks.classification import Classification
 from tidybert.tasks.regression import Regression
 from tidybert.training.linear_probe import PENALTIES, fit_probe, outputs_without
@@ -97,6 +99,21 @@ def test_the_penalty_is_one_of_those_given(states: States) -> None:
     assert free.penalty < limited.penalty == PENALTIES[2]
     assert free.loss < limited.loss < limited.chance
     assert free.weight.norm() > limited.weight.norm()
+
+
+def test_what_is_no_example_is_fitted_to_and_never_held_out() -> None:
+    """A text and a name of each of two classes: without the text its name tells the class."""
+    states = np.array([[1.0, 0.0], [0.0, 1.0], [0.9, 0.1], [0.1, 0.9]], dtype=np.float32)
+    texts = features_of(np.array([0, 1, 0, 1]))
+    names = [replace(one, example=NO_EXAMPLE) for one in texts[2:]]
+
+    probe = fit_probe(
+        [row[None] for row in states], [*texts[:2], *names], 2, Classification("ab").summed_loss
+    )
+
+    # Without a text one name of three texts has its class.
+    assert probe.chance == pytest.approx(np.log(3), abs=0.02)
+    assert probe.loss < 0.1
 
 
 def test_the_same_input_gives_the_same_bits(states: States) -> None:

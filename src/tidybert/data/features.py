@@ -18,6 +18,9 @@ from tidybert.tokenization.tokenizer import BertTokenizer, fitting_lengths
 
 Ids = npt.NDArray[Any]
 
+NO_EXAMPLE: Final = -1
+"""The number of features that are learned from beside the examples, such as names of classes."""
+
 
 @dataclass(slots=True)
 class Features:
@@ -27,7 +30,7 @@ class Features:
     token_type_ids: (n,) uint8, 0 for [CLS] A [SEP], 1 for B [SEP].
     num_tokens: before truncation, of the whole example.  truncated: whether a part of it is lost.
     lengths: of each sequence, such as a question's choices; empty for one sequence of n.
-    example: the example's number, which its windows share.  place: what decodes a window's answer.
+    example: the example's number, which its windows share, or NO_EXAMPLE.  place: what decodes a window's answer.
     label: what the task's loss compares with.  weight: the share in the loss.
     taught: (r, C) float32, what a teacher outputs for it, where there is one.
     """

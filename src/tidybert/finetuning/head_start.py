@@ -25,7 +25,7 @@ from tidybert.checkpoints.sentence_form import DENSE
 from tidybert.configuration import BertConfig
 from tidybert.configuration.relatives import ModernBertConfig
 from tidybert.data.batching import Batch
-from tidybert.data.features import Features
+from tidybert.data.features import NO_EXAMPLE, Features
 from tidybert.data.splits import folds_of
 from tidybert.errors import ConfigError, UsageError, WeightsError, param
 from tidybert.files.rows import count_of
@@ -228,7 +228,8 @@ def start_with_probe(
     ``unmeasured`` examples of its features, in folds; the trainer's state gets its scores.
 
     A pooler, which is between the encoder and the head, begins as one that passes [CLS] through.
-    Where the probe is not better than chance, head and pooler stay as they are.
+    Where the probe is not better than chance, head and pooler stay as they are, unless no step
+    follows: then a probe is the best there is.
     """
     folds = None
     is_trained_before = trainer.objective.arguments.head_start == "contrastive"
@@ -254,9 +255,12 @@ def start_with_probe(
     features, chosen = _read_by(task, trainer.objective, named)
     if len(chosen) < len(features):
         losses += f"; fitted to {count_of(len(chosen), 'example')} of {len(features):,}"
-    if probe.beats_chance:
+    is_trained_after = trainer.objective.settings.num_steps > 0
+    if probe.beats_chance or (probe.is_finite and not is_trained_after):
         note = f"the new head begins as a probe of the encoder: {losses}"
-        share = task.probe_share if trainer.objective.settings.num_steps else 1.0
+        if not probe.beats_chance:
+            note = f"the new head is a probe of the encoder, but no better than chance: {losses}"
+        share = task.probe_share if is_trained_after else 1.0
         with trainer.whole_model(), torch.no_grad():
             head = model.get_submodule(task.head or "")
             head.get_parameter("weight").copy_(share * probe.weight)
@@ -311,12 +315,9 @@ def _fitted(
         probe = fit_probe(states, some, num_outputs, summed_loss, advance, penalties)
         found, num_folds = None, 0
         if unmeasured:
-            count = sum(number < len(objective.features) for number in chosen)
             found, num_folds = _cross_validated(
-                task, unmeasured, objective.features, some[:count], lambda folds: outputs_without(
-                    # The named ones are what all are fitted to.
-                    np.append(folds, np.full(len(some) - count, -1)),
-                    states, some, num_outputs, summed_loss, probe.penalty,
+                task, unmeasured, objective.features, some, lambda folds: outputs_without(
+                    folds, states, some, num_outputs, summed_loss, probe.penalty
                 ),
             )  # fmt: skip
         if unmeasured and found is None:
@@ -352,8 +353,8 @@ def _cross_validated(
 ) -> tuple[Answers[Any, Any] | None, int]:
     """What a probe answers to examples of folds that it was not fitted to, and how many there are.
 
-    There are none with less than two folds.  Examples of which ``some`` lacks a part count as what
-    all are fitted to.
+    There are none with less than two folds.  What is no example, and examples of which ``some``
+    lacks a part, count as what all are fitted to.
     """
     parts = Counter(one.example for one in features)
     parts.subtract(one.example for one in some)
@@ -366,11 +367,11 @@ def _cross_validated(
     if (num_folds := len(np.unique(fold_of))) < 2:
         return None, 0
     place_of = {number: place for place, number in enumerate(whole)}
-    places = [place_of.get(one.example, -1) for one in some]
-    found = outputs_without(np.where(np.array(places) < 0, -1, fold_of[places]))
+    places = [place_of.get(one.example, NO_EXAMPLE) for one in some]
+    found = outputs_without(np.where(np.array(places) < 0, NO_EXAMPLE, fold_of[places]))
     own = [replace(one, example=at) for one, at in zip(some, places, strict=True)]
     rows = [
-        task.as_outputs(*each) for each in zip(found, own, strict=False) if each[1].example >= 0
+        task.as_outputs(*each) for each in zip(found, own, strict=True) if each[1].example >= 0
     ]
     return task.answers(rows, [one for one in own if one.example >= 0], held_out), num_folds
 

@@ -15,7 +15,7 @@ from tidybert.checkpoints.model_card import write_card
 from tidybert.checkpoints.model_directory import ModelDirectory
 from tidybert.configuration import BertConfig
 from tidybert.data.checks import TrainingData
-from tidybert.data.features import Features
+from tidybert.data.features import NO_EXAMPLE, Features
 from tidybert.data.splits import text_hashes, write_training_texts
 from tidybert.errors import CollapseWarning, UsageError, in_python, in_shell, param
 from tidybert.files.rows import count_of
@@ -386,7 +386,7 @@ def _named_features(
     examples = [TextExample(text, None, name, 0) for name in texts for text in texts[name]]
     features = task.features(examples, tokenizer, job.length)
     task.add_labels(features, examples)
-    whole = [one for one in features if not one.truncated]
+    whole = [replace(one, example=NO_EXAMPLE) for one in features if not one.truncated]
     if features:
         cut = f"; {len(features) - len(whole):,} are too long" if len(whole) < len(features) else ""
         reporter.tell(

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tidybert.data.batching import Batch, collate
-from tidybert.data.features import Features
+from tidybert.data.features import NO_EXAMPLE, Features
 from tidybert.modeling.kernels.threads import map_on_threads, on_one_thread
 
 ProbeLoss = Callable[[Tensor, Batch], Tensor]
@@ -52,10 +52,14 @@ class LinearProbe:
     chance: float
 
     @property
+    def is_finite(self) -> bool:
+        """Whether all its values are numbers that outputs can be made of."""
+        return bool(self.weight.isfinite().all() and self.bias.isfinite().all())
+
+    @property
     def beats_chance(self) -> bool:
-        """Whether it is better than constant outputs, and all its values are finite."""
-        is_finite = bool(self.weight.isfinite().all() and self.bias.isfinite().all())
-        return is_finite and self.loss < self.chance
+        """Whether it is better than constant outputs, and finite."""
+        return self.is_finite and self.loss < self.chance
 
     def outputs(self, states: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """(R, C) of states (R, H)."""
@@ -96,7 +100,7 @@ def outputs_without(
 ) -> list[npt.NDArray[np.float32]]:
     """Each feature's outputs (r, C) by a layer that was fitted to the other ``folds`` (F,).
 
-    All are fitted to those of fold -1, which have no outputs.
+    All are fitted to those of the fold NO_EXAMPLE, which have no outputs.
     """
     whole, _, _ = _standardised(states, features, loss)
 
@@ -206,15 +210,16 @@ def _choose_penalty(
 ) -> tuple[float, float, float]:
     """The penalty with the lowest held-out loss, this loss, and that of constant outputs.
 
-    All features of an example are on one side.
+    All features of an example are on one side; those of no example are always fitted to.
     """
-    examples, number_of = np.unique(
-        [one.example for one in whole.batch.features], return_inverse=True
-    )
-    if len(examples) == 1:
+    number_of = np.array([one.example for one in whole.batch.features])
+    is_example = number_of != NO_EXAMPLE
+    examples, places = np.unique(number_of[is_example], return_inverse=True)
+    if len(examples) < 2:
         # Nothing can be held out, so nothing says that a probe is better than chance.
         return penalties[0], float("inf"), float("inf")
-    fold_of = np.random.default_rng(0).permutation(len(examples))[number_of] % _FOLDS
+    fold_of = np.full(len(number_of), NO_EXAMPLE)
+    fold_of[is_example] = np.random.default_rng(0).permutation(len(examples))[places] % _FOLDS
     num_folds = min(_FOLDS, len(examples)) if len(examples) <= _FEW else 1
     parts = [(whole.of(fold_of != fold), whole.of(fold_of == fold)) for fold in range(num_folds)]
     layers = [_Layer(whole.rows.shape[1], num_outputs) for _ in parts]
