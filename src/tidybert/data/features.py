@@ -30,7 +30,8 @@ class Features:
     token_type_ids: (n,) uint8, 0 for [CLS] A [SEP], 1 for B [SEP].
     num_tokens: before truncation, of the whole example.  truncated: whether a part of it is lost.
     lengths: of each sequence, such as a question's choices; empty for one sequence of n.
-    example: the example's number, which its windows share, or NO_EXAMPLE.  place: what decodes a window's answer.
+    example: the example's number, which its windows share, or NO_EXAMPLE.
+    place: what decodes a window's answer.
     label: what the task's loss compares with.  weight: the share in the loss.
     taught: (r, C) float32, what a teacher outputs for it, where there is one.
     """

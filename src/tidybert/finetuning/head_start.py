@@ -370,9 +370,7 @@ def _cross_validated(
     places = [place_of.get(one.example, NO_EXAMPLE) for one in some]
     found = outputs_without(np.where(np.array(places) < 0, NO_EXAMPLE, fold_of[places]))
     own = [replace(one, example=at) for one, at in zip(some, places, strict=True)]
-    rows = [
-        task.as_outputs(*each) for each in zip(found, own, strict=True) if each[1].example >= 0
-    ]
+    rows = [task.as_outputs(*each) for each in zip(found, own, strict=True) if each[1].example >= 0]
     return task.answers(rows, [one for one in own if one.example >= 0], held_out), num_folds
 
 
