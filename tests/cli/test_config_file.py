@@ -103,7 +103,7 @@ def test_the_texts_that_trained_a_model_are_counted(
     assert shell(["evaluate", run, str(train), "--json", *report, str(tmp_path / "of-train")]) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["num_trained_on"] == 60
-    assert "trained on 60 of the 60 examples" in printed.err
+    assert "trained on 60 of 60 examples in" in printed.err
 
     assert shell(["evaluate", run, str(dev)]) == 0
     assert f"{dev} chose the best weights" in capsys.readouterr().err

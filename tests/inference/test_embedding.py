@@ -305,7 +305,7 @@ def test_what_is_no_list_of_texts_is_refused(embedder: Embedder) -> None:
     for embed in (embedder.embed, embedder.embed_tokens):
         with pytest.raises(DataError, match="one string was given"):
             embed("red", ["a"])
-        with pytest.raises(DataError, match="there are 1 texts and 2 second texts"):
+        with pytest.raises(DataError, match="given: 1 text, 2 second texts"):
             embed(["red"], ["a", "b"])
         with pytest.raises(TextError, match="None"):
             embed(["red", None])  # type: ignore[list-item]

@@ -74,7 +74,7 @@ def test_chunks_answer_as_a_list_does(predictor: NextSentencePredictor) -> None:
 def test_what_is_no_pair_is_refused(predictor: NextSentencePredictor) -> None:
     with pytest.raises(DataError, match=r"single texts, .* with text_pair"):
         list(predictor.predict_chunks([TextExample("a", None, None, 1)]))
-    with pytest.raises(DataError, match="there are 2 texts and 1 second texts"):
+    with pytest.raises(DataError, match="given: 2 texts, 1 second text"):
         predictor.predict(["a", "b"], ["c"])
     with pytest.raises(DataError, match="one string"):
         predictor.predict("a", "b")

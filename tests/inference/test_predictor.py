@@ -226,8 +226,8 @@ def test_what_is_cut_is_said(tiny_run: Path, predictor: Predictor) -> None:
     [
         (7, None, "texts is 7, of type int"),
         (["red"], "cow", "text_pairs is one text, 'cow': expected several"),
-        (["red", "cow"], ["a"], "there are 2 texts and 1 second texts"),
-        (["red"], [], "there are 1 texts and 0 second texts"),
+        (["red", "cow"], ["a"], "given: 2 texts, 1 second text"),
+        (["red"], [], "given: 1 text, 0 second texts"),
     ],
 )
 def test_lists_that_do_not_fit_are_refused(

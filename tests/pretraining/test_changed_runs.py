@@ -207,7 +207,7 @@ def test_what_cannot_change_is_refused_though_change_is_given(small: Small, tmp_
         TrainingError, match=r"cannot change.*\n  optimizer: muon before, adamw now"
     ):
         small(tmp_path / "run", resume=True, change=True, optimizer="adamw")
-    with pytest.raises(TrainingError, match=r"5 steps are done in .*run, and the run would have 4"):
+    with pytest.raises(TrainingError, match="has done 5 steps, and the run would have 4"):
         small(tmp_path / "run", resume=True, change=True, max_steps=4)
     with pytest.raises(UsageError, match="change needs resume"):
         small(tmp_path / "new", change=True)

@@ -191,7 +191,7 @@ def drawn(low: float, high: float, count: int = 1000, ran_out: bool = False) -> 
     ("changes", "note"),
     [
         ({}, "1 of 4 examples were cut to max_seq_length: the model saw only a part"),
-        ({}, "4 examples are few"),
+        ({}, "few examples, 4"),
         ({"intervals": drawn(1, 1)}, "every resample has the same accuracy"),
         ({"temperature": 20.0}, "upper bound"),
         ({"intervals": Intervals({}, 0.95, 12, 0, True)}, "ran out after 12 resamples, too few"),

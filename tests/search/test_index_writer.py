@@ -218,7 +218,7 @@ def test_vectors_that_are_not_finite_are_refused(
     with pytest.raises(WeightsError, match="outputs are not finite"):
         make_index()
 
-    with pytest.raises(UsageError, match="unfinished index: 0 texts are done"):
+    with pytest.raises(UsageError, match="unfinished index of 0 texts"):
         Index(tmp_path / "index")
 
 

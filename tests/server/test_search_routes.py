@@ -173,7 +173,7 @@ async def test_a_cross_encoder_of_sentence_transformers_gives_its_own_scores(
             {"rerank": "pairs", "inputs": ["a"] * 3, "candidates": 4},
             422,
             "candidates",
-            "3 queries with 4 candidates each; at most 11 pairs",
+            "4 candidates for each query, of which there are 3; at most 11 pairs",
         ),
         ({"rerank": "pairs", "candidates": 0}, 422, "candidates", "greater than or equal to 1"),
     ],
@@ -212,4 +212,7 @@ def test_hits_of_one_request_are_limited(
     assert found.status_code == status
     if status == 422:
         assert found.json()["error"]["field"] == "top_k"
-        assert "2 queries with 4 texts each; at most 6 texts" in found.json()["error"]["message"]
+        assert (
+            "4 texts for each query, of which there are 2; at most 6 texts"
+            in found.json()["error"]["message"]
+        )

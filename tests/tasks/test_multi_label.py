@@ -246,7 +246,7 @@ def test_the_data_are_checked() -> None:
     report = task.check(TrainingData(train, dev, labelled(task, train), labelled(task, dev), 128))
 
     assert report.label_counts == {"a": 5, "b": 2, "c": 1}
-    assert "labels: 1.33 a text on average; 1 texts have none" in report.facts
+    assert "labels: 1.33 a text on average; without any: 1 text" in report.facts
     told = in_python("\n".join(report.warnings))
     assert "2 training examples repeating an earlier one, text and label (lines 2, 3)" in told
     assert "labels that no dev example has: 'b' 2 in training" in told

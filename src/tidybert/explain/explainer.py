@@ -50,6 +50,7 @@ from tidybert.explain.layer_states import (
     answers_of,
     nearest_pieces,
 )
+from tidybert.files.rows import count_of
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.forward import encoding_features
 from tidybert.inference.loading import OfOpened, OpenedModel, check_texts
@@ -259,7 +260,7 @@ class Explainer(OfOpened):
         """
         check_texts(texts)
         if len(texts) < 2:
-            raise DataError(f"{len(texts)} texts were given: a word is compared in two or more")
+            raise DataError(f"{count_of(len(texts), 'text')}: a word is compared in two or more")
         spans = [place_of(word, text) for text in texts]
         vectors = []
         for text, span in zip(texts, spans, strict=True):
@@ -294,7 +295,7 @@ class Explainer(OfOpened):
         """
         check_texts(texts)
         if len(texts) < 2:
-            raise DataError(f"{len(texts)} texts were given: expected two or more to compare")
+            raise DataError(f"{count_of(len(texts), 'text')}: expected two or more to compare")
         if layer == WORDS:
             table, means = self._word_table(), []
             for text in texts:

@@ -306,7 +306,8 @@ def label_parts(wanted: str | int) -> list[str | int]:
 def describe_columns(seen: Seen) -> str:
     """The columns seen, for a message."""
     if isinstance(seen, int):
-        return f"The first row has {seen} columns, numbered 0 to {seen - 1}"
+        numbers = f"numbered 0 to {seen - 1}" if seen > 1 else "number 0"
+        return f"The first row has {count_of(seen, 'column')}, {numbers}"
     if not seen:
         return "No columns are seen"
     shown = [f"{at} {name[:40]!r}" for at, name in enumerate(seen[:SHOWN_NAMES])]

@@ -36,6 +36,7 @@ from tidybert.errors import (
     has_package,
     param,
 )
+from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.forward import choose_precision, in_chunks
 from tidybert.inference.keywords import OpeningKeywords
@@ -573,7 +574,9 @@ def check_texts(texts: Sequence[Any], text_pairs: Sequence[Any] | None = None) -
     if texts is None:
         raise DataError("None was given; expected a list of texts")
     if text_pairs is not None and len(text_pairs) != len(texts):
-        raise DataError(f"there are {len(texts)} texts and {len(text_pairs)} second texts")
+        raise DataError(
+            f"given: {count_of(len(texts), 'text')}, {count_of(len(text_pairs), 'second text')}"
+        )
 
 
 def single_texts(

@@ -85,8 +85,8 @@ def measure(
         count, chosen = len(examples), drawn["num_chosen"]
         value = drawn["drawn_at_random"][task.metric]
         warn(
-            f"{chosen:,} of the {count:,} examples of {file} were chosen to teach a model, so "
-            f"these metrics are not those of new texts: {task.metric} of the {count - chosen:,} "
+            f"{chosen:,} of {count_of(count, 'example')} in {file} were chosen to teach a model, "
+            f"so these metrics are not those of new texts: {task.metric} of the {count - chosen:,} "
             f"drawn at random is {value:.4f}"
         )
     if (remark := predictor.unknown.remark()) is not None:
@@ -146,8 +146,8 @@ def _trained_on(
     if count:
         least = "" if texts.is_whole else "at least "
         warn(
-            f"the model was trained on {least}{count:,} of the {len(examples):,} examples of "
-            f"{file}, so these metrics flatter it"
+            f"the model was trained on {least}{count:,} of "
+            f"{count_of(len(examples), 'example')} in {file}, so these metrics flatter it"
         )
     return {"num_trained_on": count}
 

@@ -106,7 +106,9 @@ def examples_of(task: AnyTask, texts: Any, text_pairs: Any, like: Reading | None
     elif text_pairs is not None:
         seconds = as_list(text_pairs, "text_pairs")
     if seconds is not None and len(seconds) != len(rows):
-        raise DataError(f"there are {len(rows)} texts and {len(seconds)} second texts")
+        raise DataError(
+            f"given: {count_of(len(rows), 'text')}, {count_of(len(seconds), 'second text')}"
+        )
     if kind is None:
         return task.from_texts(rows, seconds)
     firsts = _checked(rows, "texts", lists=takes_lists)

@@ -19,6 +19,7 @@ from tidybert.data.labels_file import SEPARATOR, Answer, CorrectionsFile, Labels
 from tidybert.errors import DataError, TidyBertError, in_shell
 from tidybert.files.annotations import Span
 from tidybert.files.label_rows import ASKED, LABELLED, NONE, SKIPPED, UNDONE, text_key
+from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample, canonical_label
 from tidybert.finetuning.active_learning import Drawn, NextText, Pool
 from tidybert.metrics.bootstrap import proportion_interval
@@ -361,8 +362,8 @@ class Labelling:
         LABELS.check(len(self.classes), self.settings.out)
         if others:
             self._store.notes.append(
-                f"{len(others):,} texts of {self.settings.out} are not in "
-                f"{self.settings.file}: training reads them, the page once it starts again"
+                f"{self.settings.out} has {count_of(len(others), 'text')} that "
+                f"{self.settings.file} lacks: training reads these, the page once it starts again"
             )
 
     def _know(self, names: Sequence[str]) -> None:

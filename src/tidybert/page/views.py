@@ -16,6 +16,7 @@ from tidybert.data.batching import collate
 from tidybert.data.features import Features
 from tidybert.errors import DataError, TidyBertError
 from tidybert.explain.explained_text import words_of
+from tidybert.files.rows import count_of
 from tidybert.inference.forward import run_features
 from tidybert.inference.language_model import Sampling
 from tidybert.inference.pretraining_heads import MaskFiller
@@ -147,7 +148,9 @@ print(explainer.nearest({word.strip()!r}, top_k={_LIKELIEST}))
 def word_map(model: PageModel, words: list[str]) -> dict[str, Any]:
     """The cosines (m, m) of words or texts, and a place on a plane for each: (m, 2)."""
     if not 2 <= len(words) <= _MOST_WORDS:
-        raise DataError(f"{len(words)} words: write 2 to {_MOST_WORDS}, with commas between them")
+        raise DataError(
+            f"{count_of(len(words), 'word')}: write 2 to {_MOST_WORDS}, with commas between them"
+        )
     for each in words:
         model.encode(each)
     found = model.explainer.similarities(words)
@@ -420,7 +423,9 @@ def choose(model: PageModel, text: str, choices: list[str]) -> dict[str, Any]:
     """The probability of each of the choices for a context."""
     predictor = model.predictor("choose")
     if not 2 <= len(choices) <= _MOST_CHOICES:
-        raise DataError(f"{len(choices)} choices: write 2 to {_MOST_CHOICES}, one a line")
+        raise DataError(
+            f"{count_of(len(choices), 'choice')}: write 2 to {_MOST_CHOICES}, one a line"
+        )
     for each in choices:
         if len(model.encode(text, each)) > min(predictor.max_seq_length, MOST_PIECES):
             raise DataError(f"the context and {each!r:.40} are too long together: shorten them")

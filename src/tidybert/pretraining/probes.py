@@ -19,6 +19,7 @@ from torch import nn
 from tidybert.data.batching import collate, cut_by_tokens
 from tidybert.data.features import Features
 from tidybert.errors import DataError, UsageError, param
+from tidybert.files.rows import count_of
 from tidybert.modeling.architectures import encoder_of
 from tidybert.pretraining.plan import PretrainingPlan
 from tidybert.tasks.classification import Classification
@@ -102,7 +103,8 @@ def _read(path: str, plan: PretrainingPlan) -> Probe:
     labels = {one.label for one in texts}
     if len(labels) < 2 or len(texts) < 2 * _FOLDS:
         raise DataError(
-            f"{param('probe', path)} has {len(texts)} texts and {len(labels)} labels; a probe "
+            f"{param('probe', path)} has {count_of(len(texts), 'text')} and "
+            f"{count_of(len(labels), 'label')}; a probe "
             f"needs {2 * _FOLDS} texts and 2 labels"
         )
     task = Classification.from_examples(texts)

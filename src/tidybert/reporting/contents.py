@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from tidybert.files.rows import count_of
 from tidybert.metrics.bootstrap import FEWEST_RESAMPLES, proportion_interval
 from tidybert.metrics.calibration import (
     brier_score,
@@ -451,26 +452,27 @@ def _notes(evaluation: Evaluation, metrics: dict[str, dict[str, Any]]) -> list[s
         )
     if known := evaluation.metrics.get("num_trained_on"):
         notes.append(
-            f"the model was trained on {known:,} of these {count:,} examples, so the figures "
+            f"the model was trained on {known:,} of {count_of(count, 'example')}, so the figures "
             "flatter it"
         )
     if chosen := evaluation.metrics.get("num_chosen"):
         value = evaluation.metrics["drawn_at_random"][evaluation.metric]
         notes.append(
-            f"{chosen:,} of these {count:,} examples were chosen to teach a model, so they are "
+            f"{chosen:,} of {count_of(count, 'example')} were chosen to teach a model, so they are "
             f"harder than new texts and the figures read low: {evaluation.metric} of the "
             f"{count - chosen:,} drawn at random is {value:.4f}"
         )
     if cut:
         notes.append(
-            f"{cut:,} of {count:,} examples {evaluation.truncation}: the model saw only a part of "
-            "each"
+            f"{cut:,} of {count_of(count, 'example')} {evaluation.truncation}: the model saw only "
+            "a part of each"
         )
     if windowed:
-        notes.append(f"{windowed:,} of {count:,} examples were read in windows, {windows:,} in all")
+        read = f"{windowed:,} of {count_of(count, 'example')} were read in windows"
+        notes.append(f"{read}, {windows:,} in all")
     if count < FEW_EXAMPLES:
         notes.append(
-            f"{count:,} examples are few: look at the intervals first, and do not rely on "
+            f"few examples, {count:,}: look at the intervals first, and do not rely on "
             "figures for single classes or groups"
         )
     drawn = evaluation.intervals

@@ -37,6 +37,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from tidybert.errors import DataError, TidyBertError, UsageError
+from tidybert.files.rows import count_of
 from tidybert.inference.answer_files import npy_header
 from tidybert.search.nearest_vectors import DTYPES, Indices
 from tidybert.search.postings import FILES, Segment
@@ -264,8 +265,8 @@ def open_index(directory: str | Path) -> IndexContent:
             )
         done = read_state(directory / PROGRESS_FILE).num_texts
         raise UsageError(
-            f"{directory} is an unfinished index: {done:,} texts are done; the command that began "
-            "it continues it"
+            f"{directory} is an unfinished index of {count_of(done, 'text')}; the command that "
+            "began it continues it"
         )
     while True:
         state = read_state(directory / INDEX_FILE)

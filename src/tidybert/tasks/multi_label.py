@@ -21,6 +21,7 @@ from tidybert.data.features import Features
 from tidybert.data.long_texts import LongTexts
 from tidybert.data.splits import Indices, stratified_split
 from tidybert.errors import LINE, ConfigError, DataError, param
+from tidybert.files.rows import count_of
 from tidybert.files.text_examples import TextExample, label_names, label_order
 from tidybert.files.text_files import read_examples
 from tidybert.metrics.calibration import fit_temperature
@@ -209,8 +210,8 @@ class MultiLabelClassification(TextTask):
             return
         bare = sum(not one.labels for one in data.train)
         report.facts.append(
-            f"labels: {counts.total() / len(data.train):.2f} a text on average; {bare:,} texts "
-            "have none"
+            f"labels: {counts.total() / len(data.train):.2f} a text on average; without any: "
+            f"{count_of(bare, 'text')}"
         )
         if counts.keys() == {"0", "1"}:
             report.warnings.append(

@@ -14,6 +14,7 @@ from scipy.sparse import coo_array, diags_array
 from scipy.sparse.linalg import eigsh
 
 from tidybert.errors import DataError
+from tidybert.files.rows import count_of
 from tidybert.inference.near_duplicates import directions, group_alike
 from tidybert.system.reporter import SILENT, Reporter
 
@@ -58,7 +59,7 @@ class TopicTree:
         Raises DataError where fewer than LEAST_TEXTS of them differ.
         """
         if len(vectors) < LEAST_TEXTS:
-            raise DataError(f"{len(vectors)} texts: topics need {LEAST_TEXTS} at least")
+            raise DataError(f"{count_of(len(vectors), 'text')}: topics need {LEAST_TEXTS} at least")
         found = directions(vectors, vectors.mean(axis=0))
         drawn = np.arange(len(found))
         if len(found) > LARGEST_TREE:

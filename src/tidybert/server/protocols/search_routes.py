@@ -92,7 +92,7 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
     if len(queries) * wanted > _HITS_PER_INPUT * most:
         raise Refusal(
             422,
-            f"{len(queries):,} queries with {wanted:,} texts each; at most "
+            f"{wanted:,} texts for each query, of which there are {len(queries):,}; at most "
             f"{_HITS_PER_INPUT * most:,} texts are found: send fewer queries, or a lower top_k",
             "top_k",
         )
@@ -102,8 +102,8 @@ async def search(body: SearchBody, request: Request) -> JsonAnswer:
         if len(queries) * wanted > most:
             raise Refusal(
                 422,
-                f"{len(queries):,} queries with {wanted:,} candidates each; at most {most:,} pairs "
-                "are taken: send fewer queries, or name fewer candidates",
+                f"{wanted:,} candidates for each query, of which there are {len(queries):,}; at "
+                f"most {most:,} pairs are taken: send fewer queries, or name fewer candidates",
                 "candidates",
             )
     found = await asked.embed(

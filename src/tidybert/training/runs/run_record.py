@@ -19,6 +19,7 @@ import msgspec
 from torch import Tensor
 
 from tidybert.errors import TrainingError, param
+from tidybert.files.rows import count_of
 from tidybert.options import Changes
 from tidybert.storage.model_files import BAD_STEPS_FILE, METRICS_FILE
 from tidybert.storage.own_files import make_directory
@@ -155,7 +156,7 @@ class RunRecord:
         )
         if found is not None and found.state.step > self.num_steps:
             raise TrainingError(
-                f"{found.state.step} steps are done in {self.run}, and the run would have "
+                f"{self.run} has done {count_of(found.state.step, 'step')}, and the run would have "
                 f"{self.num_steps}; more steps continue it"
             )
         if found is not None:
