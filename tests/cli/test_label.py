@@ -165,7 +165,7 @@ def test_labels_that_are_there_begin_and_a_spreadsheet_fills_in_the_next(
     assert run([*suggest, "10"]) == 0
 
     notes = capsys.readouterr().err
-    assert "4 labels of old.csv are in labels.csv now" in notes
+    assert "labels.csv has 4 labels of old.csv now" in notes
     assert "10 texts to label in labels.csv: fill in the column label" in notes
     assert run([*suggest, "5"]) == 0
     assert "0 labels of old.csv" in capsys.readouterr().err

@@ -185,7 +185,7 @@ def test_a_row_that_changed_is_a_mistake(
     line = ["index", str(tiny_model), str(faq), "--out", str(indexed)]
 
     assert run(line) == 0
-    assert "has these 3 texts already: nothing to do" in capsys.readouterr().err
+    assert "has 3 texts already: nothing to do" in capsys.readouterr().err
     faq.write_text(faq.read_text().replace("a cow", "two cows"))
     assert run(line) == 1
     assert "line 4 is not what" in capsys.readouterr().err
@@ -222,7 +222,7 @@ def test_texts_are_replaced_deleted_and_filtered(
     faq.write_text(faq.read_text().replace("the red cat", "a green hen") + "4,we saw,a hen\n")
     assert run([*line, "--replace"]) == 0
     assert run([*line, "--replace"]) == 0
-    assert "has these 5 texts already: nothing to do" in capsys.readouterr().err
+    assert "has 5 texts already: nothing to do" in capsys.readouterr().err
     assert sorted(found()) == ["1", "2", "3", "4"]
     assert sorted(found("--where", "id>=2", "--where", "answer!=a cow", "--exact")) == ["2", "4"]
     (tmp_path / "gone.txt").write_text("3\n4\n")

@@ -75,7 +75,7 @@ def test_a_file_that_finetune_reads(tiny_model: Path, tmp_path: Path, capsys: An
     assert [(one["anchor"], one["positive"]) for one in lines] == [one.texts for one in PAIRS]
     short = sum(len(one["negatives"]) == 1 for one in lines)
     none = sum(not one["negatives"] for one in lines)
-    assert f"{short} pairs have fewer than 2 negatives, and {none} have none" in told
+    assert f"{short} have fewer than 2 negatives, and {none} have none" in told
     flags = ["--train", str(out), "--dev", str(out), "--out", str(tmp_path / "run")]
     flags += ["--max-steps", "1", "--max-seq-length", "16"]
     assert shell(["finetune", "embed", str(tiny_model), *flags]) == 0

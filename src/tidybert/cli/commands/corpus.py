@@ -383,8 +383,8 @@ class BuildCorpus(CorpusArgument, HeldOutFlag, flags.JsonFlag, flags.ClusterFlag
         rows = [(part, *row.values()) for part, row in parts.items()]
         print_table({"part": "", **dict.fromkeys((*names, "shards"), ",")}, rows)
         print_line(
-            f"{counts['documents']:,} documents read: {counts['duplicates']:,} had come before, "
-            f"{counts['without_tokens']:,} had no token"
+            f"{count_of(counts['documents'], 'document')} read: {counts['duplicates']:,} had come "
+            f"before, {counts['without_tokens']:,} had no token"
         )
         # A corpus of an earlier version has no such counts.
         if counts.get("near_duplicates"):
@@ -512,7 +512,7 @@ def _print_instance(shown: dict[str, Any]) -> None:
 
 
 def _source(segment: dict[str, Any]) -> str:
-    size = f"{segment['num_tokens']:,} tokens"
+    size = count_of(segment["num_tokens"], "token")
     if "source" not in segment:
         return f"--input\n{size}"
     return f"document {segment['document']:,}\n{Path(segment['source']).name}\n{size}"

@@ -367,8 +367,8 @@ class Mine(flags.ModelArgument, flags.AnswerFlags):
                 written = negatives.write(pairs, out, resume=self.resume, reporter=reporter)
         count = written.num_texts - written.num_resumed
         note(
-            f"{count:,} pairs, {len(negatives.texts):,} different texts; {negatives.num_short:,} "
-            f"pairs have fewer than {options.num_negatives} negatives, and "
+            f"{count_of(count, 'pair')}, {count_of(len(negatives.texts), 'different text')}; "
+            f"{negatives.num_short:,} have fewer than {options.num_negatives} negatives, and "
             f"{negatives.num_without:,} have none"
         )
         words = [self.model, "--train", str(out), *flags_of(self, PickleOption, flags.DeviceFlag)]
@@ -469,7 +469,7 @@ def _queries(num_texts: int) -> Iterator[str]:
     """The lines of standard input; on a terminal it asks for each, and an empty one asks again."""
     is_terminal = sys.stdin.isatty()
     if is_terminal:
-        note(f"{num_texts:,} texts; type a query, Ctrl-D ends")
+        note(f"{count_of(num_texts, 'text')}; type a query, Ctrl-D ends")
     for number in count(1):
         if is_terminal:
             print("> ", end="", file=sys.stderr, flush=True)

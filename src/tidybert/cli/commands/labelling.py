@@ -13,6 +13,7 @@ from tidybert.cli.output import note
 from tidybert.cli.progress import shown_texts
 from tidybert.errors import DataError, UsageError, in_shell
 from tidybert.files.reading import ReadOptions, ReadReport
+from tidybert.files.rows import count_of
 from tidybert.options import flags_of, option
 from tidybert.server.settings import ServerSettings
 from tidybert.tasks.task_options import DescriptionsOption
@@ -92,7 +93,7 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
         if self.suggest is not None:
             with ExitStack() as stack:
                 count = self._opened(stack).propose(self.suggest)
-            note(f"{count:,} texts to label in {self.out}: fill in the column label")
+            note(f"{count_of(count, 'text')} to label in {self.out}: fill in the column label")
             return
         process = server_process("label")
         from tidybert.server.labelling import LabelDesk, label_app
@@ -104,7 +105,7 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
             labelling.start()
             view = labelling.view()
             equal = f"; {view['equal']:,} equal ones are not asked" if view["equal"] else ""
-            note(f"{view['left']:,} texts to ask, {view['labelled']:,} labelled{equal}")
+            note(f"{count_of(view['left'], 'text')} to ask, {view['labelled']:,} labelled{equal}")
             process.serve(
                 ServerSettings(port=self.port, device="cpu"),
                 lambda _line: None,
@@ -193,7 +194,7 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
                 known.add(answer.key)
                 found.append(answer)
         store.add(found)
-        note(f"{len(found):,} labels of {self.labelled} are in {self.out} now")
+        note(f"{self.out} has {count_of(len(found), 'label')} of {self.labelled} now")
 
     def _training(self, run: Path, report: Path) -> list[str]:
         """The command of a training by the default way."""

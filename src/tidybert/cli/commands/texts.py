@@ -628,7 +628,8 @@ class Index(
             assert done is not None
             written = done.written
             if written.num_resumed == written.num_texts:
-                note(f"{self.out} has these {written.num_texts:,} texts already: nothing to do")
+                count = count_of(written.num_texts, "text")
+                note(f"{self.out} has {count} already: nothing to do")
                 return
             more = f"; {done.opened.dimension} numbers a vector"
             if written.num_resumed:
