@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidybert.data.features import Features, example_features
+from tidybert.data.features import NO_EXAMPLE, Features, example_features
 from tidybert.data.splits import folds_of
 from tidybert.files.text_examples import TextExample
 from tidybert.inference.embedding import Embedder
@@ -123,7 +123,7 @@ class LabelProbe:
         if len(np.unique(folds)) < 2:
             return ()
         states, features = self._taught(by.task, [*measured, *others])
-        more = np.full(len(states) - len(measured), -1)
+        more = np.full(len(states) - len(measured), NO_EXAMPLE)
         rows = outputs_without(
             np.append(folds, more), states, features, len(by.task.names), by.task.summed_loss,
             by.penalty,
