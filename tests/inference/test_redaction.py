@@ -88,7 +88,7 @@ def test_columns_of_a_csv_in_place(colour_run: Path, tmp_path: Path, capsys: Any
     assert f"{out}: 2 rows, redacted: colour 1" in err
     assert "not redacted: id, title; --redact-columns takes them too" in err
     out.unlink()
-    assert redacted(capsys, colour_run, given, "--out", out, "--redact-columns", "title")[0] == 0
+    assert redacted(capsys, colour_run, given, "--out", out, "--redact-columns", " title,")[0] == 0
     assert [
         row["title"] for row in csv.DictReader(out.open(encoding="utf-8-sig"), delimiter=";")
     ] == [

@@ -126,7 +126,7 @@ def test_a_line_of_a_stream_is_answered_by_itself(
     stream = io.BytesIO("\n".join([TEXTS[0], *TEXTS]).encode())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(stream)))
 
-    assert shell(["predict", str(tiny_model), "-", "--labels", "red,dog"]) == 0
+    assert shell(["predict", str(tiny_model), "-", "--labels", " red, dog,"]) == 0
 
     first, second, *_ = capsys.readouterr().out.splitlines()
     assert json.loads(first)["scores"] == json.loads(second)["scores"]

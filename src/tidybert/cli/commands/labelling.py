@@ -160,10 +160,10 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
         if self.labelled is not None:
             self._begin(store, is_pair=how["is_pair"])
         described = read_descriptions(self.descriptions) if self.descriptions else {}
-        names = [each.strip() for each in (self.labels or "").split(",") if each.strip()]
         settings = LabelSettings(
             file=self.file, out=str(self.out), model=None if tags else self.model,
-            classes=list(dict.fromkeys([*names, *described])), descriptions=described,
+            classes=list(dict.fromkeys([*flags.listed(self.labels), *described])),
+            descriptions=described,
             multi_label=self.multi_label, of_entities=tags, at_random=tags or self.at_random,
             seed=self.seed,
             opening={"device": self.device, "allow_pickle": self.allow_pickle},

@@ -320,7 +320,7 @@ class Predict(
             PredictJob,
             self,
             PredictorOptions,
-            labels=self.labels and self.labels.split(","),
+            labels=self.labels and flags.listed(self.labels),
             descriptions=self.descriptions and read_descriptions(self.descriptions),
             top_k=self.top_k,
             official=self.official_format,
@@ -357,7 +357,7 @@ class Predict(
             RedactJob,
             self,
             PredictorOptions,
-            columns=tuple(filter(None, (self.redact_columns or "").split(","))),
+            columns=tuple(flags.listed(self.redact_columns)),
             patterns=self.patterns or (),
             redact_with=self.redact_with,
             out=self.out,
@@ -644,12 +644,13 @@ class Index(
         from tidybert.search.index_files import compact_index, delete_texts
 
         if self.delete is not None:
-            ids = self.delete.split(",")
+            ids = flags.listed(self.delete)
             if self.delete.startswith("@"):
                 path = self.delete[1:]
                 with open_bytes(path) as stream:
-                    ids = [line for _, line, _ in decoded_lines(stream, "utf-8", path)]
-            deleted = delete_texts(self.out, [each.strip() for each in ids if each.strip()])
+                    lines = [line.strip() for _, line, _ in decoded_lines(stream, "utf-8", path)]
+                    ids = list(filter(None, lines))
+            deleted = delete_texts(self.out, ids)
             note(f"{self.out}: {count_of(deleted, 'text')} deleted")
         if self.compact:
             with shown_texts("compacting") as reporter:
@@ -686,7 +687,7 @@ class FillMask(flags.AnswerFlags, OutFlags):
             return
         if bool(texts) == (self.file is not None):
             raise UsageError("expected a TEXT with [MASK], or --file with texts")
-        among = None if self.among is None else [word.strip() for word in self.among.split(",")]
+        among = None if self.among is None else flags.listed(self.among)
         job = job_of(FillMaskJob, self, OpeningOptions, top_k=self.top_k, among=among)
         is_first = True
 
