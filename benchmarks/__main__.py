@@ -23,7 +23,7 @@ _NAMES: Final = {
         "scores.compare": "compare full_sets int8 padding distill",
         "scores.labels": "small_data label_errors soft_labels",
         "scores.label_curves": "label_curves",
-        "scores.active_learning": "suggested_labels",
+        "scores.active_learning": "suggested_labels asked_texts",
         "scores.words": "cloze masked_tokens word_pairs vocabulary",
         "scores.no_labels": "no_labels",
         "scores.topics": "topics",

@@ -2,9 +2,10 @@
 
 import argparse
 import statistics
-from collections.abc import Callable, Collection
+import warnings
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -13,9 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.cluster import KMeans
 
-from benchmarks.harness import script
-from benchmarks.scores.labels import embedded
+from benchmarks.harness import datasets, script
+from benchmarks.scores.labels import NUM_TEST, embedded, scored
+from benchmarks.scores.no_labels import SETS, classes_of
+from tidybert import BertClassifier
+from tidybert.catalog import DEFAULT_MODEL
 from tidybert.checking.label_check import fitted
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.active_learning import (
     Drawn,
     Floats,
@@ -24,6 +29,7 @@ from tidybert.finetuning.active_learning import (
     Pool,
     margins,
 )
+from tidybert.page.label_probe import LabelProbe
 from tidybert.tasks.answers import softmax
 from tidybert.tasks.classification import Classification
 
@@ -230,3 +236,84 @@ def suggested_labels(parser: argparse.ArgumentParser) -> None:
         key = {"data": name, "way": way, "seed": seed, **settings}
         results.take(key, partial(curve, name, way, seed, given))
     script.show(table(results), given.write, "suggested-labels")
+
+
+# --- what a RUN learns from them
+
+LEARNED: Final = ("asked", "asked, all", "random")
+"""The texts that the page chooses, these with its random ones, or as many random ones."""
+_NUM_LABELS: Final = 100
+_POOL: Final = 3000
+
+
+@cache
+def _labelled_pool(name: str, model: str) -> tuple[list[TextExample], LabelProbe]:
+    """Different texts of the training part with their classes' names, and their vectors."""
+    names = classes_of(name)[0]
+    drawn = datasets.drawn(datasets.examples_of(name, "train"), _POOL, 0)
+    different = {one.text: replace(one, label=names.get(one.label, one.label)) for one in drawn}
+    examples = list(different.values())
+    plain = [replace(one, label=None) for one in examples]
+    probe = LabelProbe(plain, model, {}, multi_label=False, opening={})
+    probe.encode(lambda _done: None)
+    return examples, probe
+
+
+def asked(
+    examples: Sequence[TextExample], probe: LabelProbe, seed: int
+) -> tuple[list[int], list[Drawn]]:
+    """Numbers of the texts that the page asks one after the other, and how each was drawn.
+
+    Each gets its right label, and the probe learns it before the next is asked.
+    """
+    classes = sorted({str(one.label) for one in examples})
+    pool = Pool(probe.vectors, seed)
+    labels, numbers, drawn = np.full(len(examples), -1, dtype=np.int64), list[int](), list[Drawn]()
+    while len(numbers) < min(_NUM_LABELS, len(examples)):
+        labelled = [(at, (classes[labels[at]],)) for at in numbers]
+        learned = probe.learn(labelled, set(), classes)
+        (found,) = pool.next(labels, drawn, None if learned is None else learned.doubts)
+        labels[found.number] = classes.index(str(examples[found.number].label))
+        numbers.append(found.number)
+        drawn.append(found.drawn)
+    return numbers, drawn
+
+
+def learned_from(name: str, texts: str, seed: int, model: str) -> dict[str, float]:
+    """Accuracy on the test part after the default training on texts that have labels."""
+    examples, probe = _labelled_pool(name, model)
+    if texts == "random":
+        chosen = np.random.default_rng(seed).permutation(len(examples))[:_NUM_LABELS].tolist()
+    else:
+        numbers, drawn = asked(examples, probe, seed)
+        pairs = zip(numbers, drawn, strict=True)
+        chosen = [at for at, how in pairs if "all" in texts or how == "chosen"]
+    names = classes_of(name)[0]
+    test = datasets.drawn(datasets.examples_of(name, "dev"), NUM_TEST, 0)
+    train = [examples[at] for at in chosen]
+    wanted = [replace(one, label=names.get(one.label, one.label)) for one in test]
+    return scored(BertClassifier(model), train, wanted)
+
+
+def asked_texts(parser: argparse.ArgumentParser) -> None:
+    """What a RUN learns from 100 labels as the page asks them, beside 100 of random texts.
+
+    The page is played with the right labels.  A fifth of its texts are random ones: "asked" leaves
+    them out, as a RUN that they measure does, and "asked, all" learns from them too.
+    """
+    parser.add_argument("--data", nargs="+", default=list(SETS), choices=SETS)
+    parser.add_argument("--small", default=DEFAULT_MODEL, help="MODEL (default %(default)s)")
+    given = script.parse(parser, "out write seeds", out=Path("asked-texts.jsonl"), seeds=3)
+    warnings.simplefilter("ignore")
+    results = script.Results(given.out)
+    for name, seed, texts in product(given.data, range(1, given.seeds + 1), LEARNED):
+        key = {"data": name, "texts": texts, "seed": seed, "model": given.small}
+        results.take(key, partial(learned_from, name, texts, seed, given.small))
+    rows = [
+        [name, *(
+            script.percent([e["accuracy"] for e in results.where(data=name, texts=each)])
+            for each in LEARNED
+        )]
+        for name in given.data
+    ]  # fmt: skip
+    script.show(script.markdown(["data", *LEARNED], rows), given.write, "asked-texts")

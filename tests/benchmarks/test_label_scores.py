@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tests.reporting.trees import checked
 from benchmarks.harness import datasets, script
 from benchmarks.harness.script import Results
 from benchmarks.scores import active_learning, label_curves, labels
+from tidybert import BertClassifier
 from tidybert.checking import label_check as out_of_fold
 from tidybert.files.text_examples import TextExample
 from tidybert.modeling.kernels.linear import has_bfloat16_products, largest_weight
@@ -193,6 +195,35 @@ def test_a_script_measures_once_and_writes_its_table(
     for line in map(json.loads, first.splitlines()):
         shares = line["precision" if name == "label_errors" else "scores"].values()
         assert all(0 <= share <= 1 for share in shares)
+
+
+def test_runs_learn_from_texts_as_the_page_asks_them(
+    run_script: Callable[..., int],
+    toy_examples: Callable[..., list[Any]],
+    page: Callable[[str], Path],
+    tiny_run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(active_learning, "SETS", ("toy",))
+    monkeypatch.setattr(active_learning, "_NUM_LABELS", 10)
+    monkeypatch.setattr(datasets, "examples_of", lambda _name, _part: toy_examples(40))
+    short = partial(BertClassifier, max_seq_length=32)
+    monkeypatch.setattr(active_learning, "BertClassifier", short)
+    active_learning._labelled_pool.cache_clear()
+    shown, out = page("asked-texts"), tmp_path / "out.jsonl"
+
+    run_script("asked_texts", "--small", tiny_run, "--seeds", 1, "--out", out, "--write", shown)
+
+    examples, probe = active_learning._labelled_pool("toy", str(tiny_run))
+    numbers, drawn = active_learning.asked(examples, probe, seed=1)
+    assert len({*numbers}) == 10
+    assert drawn.count("random") == 2
+    found = Results(out).lines
+    assert [each["texts"] for each in found] == list(active_learning.LEARNED)
+    assert all(0 <= each["accuracy"] <= 1 for each in found)
+    (row,) = (line for line in shown.read_text().splitlines() if "toy" in line)
+    assert len(row.split("|")) == 6
 
 
 def test_cleanlab_ranks_the_same_probabilities(

@@ -15,6 +15,7 @@ from tidybert.data.labels_file import Answer, CorrectionsFile, LabelsFile
 from tidybert.errors import DataError
 from tidybert.files.text_examples import TextExample
 from tidybert.files.text_files import read_examples
+from tidybert.page.label_probe import LabelProbe
 from tidybert.page.labelling import Labelling, LabelSettings, Suspect
 from tidybert.tasks.tags.tag_files import read_tagged, split_text
 
@@ -185,6 +186,29 @@ def test_the_probe_learns_believes_and_is_measured_on_random_texts(path: Path) -
         learned(40)
         assert page.errors()[0]["text"] == text
         assert page.errors()[0]["believed"] == right(text)
+
+
+def test_the_first_label_takes_no_text_of_a_class_that_its_name_alone_tells() -> None:
+    subjects = "invoice parcel password printer holiday train cat guitar doctor garden pizza river"
+    classes = subjects.split()
+    probe = LabelProbe(
+        examples([f"what about the {each}" for each in classes]),
+        "tidybert-small", {}, multi_label=False, opening={},
+    )  # fmt: skip
+    probe.encode(lambda _done: None)
+
+    learned = probe.learn([(0, ("invoice",))], set(), classes)
+
+    assert learned is not None
+    assert min(learned.doubts.diagonal()) > 0.8
+
+
+def test_a_model_of_few_positions_reads_as_much_as_it_can(tiny_model: Path) -> None:
+    probe = LabelProbe(examples(), str(tiny_model), {}, multi_label=False, opening={})
+
+    probe.encode(lambda _done: None)
+
+    assert len(probe.vectors) == len(TEXTS)
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0.1, 1), (1.0, 10)])

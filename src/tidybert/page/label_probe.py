@@ -78,7 +78,7 @@ class LabelProbe:
     ) -> None:
         self._examples, self._descriptions = examples, descriptions
         self._kind = MultiLabelClassification if multi_label else Classification
-        self._embedder = Embedder(model, normalize=False, max_seq_length=_LENGTH, **opening)
+        self._embedder = Embedder(model, normalize=False, **opening)
         self._of_name: dict[str, Floats] = {}
         self.vectors = np.empty((0, 0), dtype=np.float32)
 
@@ -141,7 +141,10 @@ class LabelProbe:
             found = self._of_name.get(name, ())
             states += [each[None] for each in found]
             labels += [(name,)] * len(found)
-        return states, _features(task, labels)
+        features = _features(task, labels)
+        for one in features[len(labelled) :]:
+            one.example = NO_EXAMPLE
+        return states, features
 
     def _read_names(self, classes: Sequence[str]) -> None:
         """Encode the texts that say what each class is, where something does."""
@@ -156,10 +159,10 @@ class LabelProbe:
                 self._of_name[name] = self._encoded(texts)
 
     def _encoded(self, texts: Sequence[str], reporter: Reporter = SILENT) -> Floats:
-        given = [TextExample(text, None, None, 0) for text in texts]
-        length, tokenizer = self._embedder.max_seq_length, self._embedder.tokenizer
-        features = example_features(given, tokenizer, length, prompt=self._embedder.prompt)
-        return self._embedder.vectors(features, reporter)
+        embedder, given = self._embedder, [TextExample(text, None, None, 0) for text in texts]
+        length = min(_LENGTH, embedder.max_seq_length)
+        features = example_features(given, embedder.tokenizer, length, prompt=embedder.prompt)
+        return embedder.vectors(features, reporter)
 
 
 def _features(task: TextTask, labels: Sequence[Sequence[str]]) -> list[Features]:

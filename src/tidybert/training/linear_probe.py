@@ -215,7 +215,7 @@ def _choose_penalty(
     number_of = np.array([one.example for one in whole.batch.features])
     is_example = number_of != NO_EXAMPLE
     examples, places = np.unique(number_of[is_example], return_inverse=True)
-    if len(examples) < 2:
+    if len(examples) < (2 if is_example.all() else 1):
         # Nothing can be held out, so nothing says that a probe is better than chance.
         return penalties[0], float("inf"), float("inf")
     fold_of = np.full(len(number_of), NO_EXAMPLE)
