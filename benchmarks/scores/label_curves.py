@@ -24,6 +24,7 @@ SINGLE: Final = ("BANKING77", "SMS spam", "SST-2", "TREC", "tickets")
 SIZES: Final = ("8 a class", 50, 100, 300, 1000, labels.ALL)
 WAYS: Final = {
     "default": ("tidybert's default", ""), "SetFit": ("SetFit", " second"),
+    "SetFit, R=20": ("SetFit, 20 pairs a text", " fifth"),
     "vectors": ("vectors + logistic regression", " third"),
     "Trainer": ("transformers", " fourth"),
     "TF-IDF": ("TF-IDF + logistic regression", " sixth"),
@@ -83,7 +84,7 @@ def _panel(
         at = {number: math.log10(max(each, _LEAST_SECONDS)) if is_time else each
               for number, each in own}  # fmt: skip
         joined = [each for each in at.items() if "class" not in numbers[each[0]]]
-        drawn.append(frame.line(joined, f"line{colour}"))
+        drawn += [frame.line(joined, f"line{colour}")] if joined else []
         drawn += [
             frame.dot(x, at[x], f"{name}, {numbers[x]}: {value:.1f} {unit}", 3, f"dot{colour}")
             for x, value in own
@@ -103,7 +104,8 @@ def picture(lines: Sequence[script.Line]) -> Picture:
     unchosen = {side: [(at, 100 * of) for at, of in own] for side, own in one.items()}
     seconds = means(lines, SINGLE, sizes, "cpu_seconds", 1)
     drawn = [text("Accuracy by number of labels", 8, 22, "heading")]
-    for number, (name, colour) in enumerate(WAYS.values()):
+    shown = [WAYS[side] for side in WAYS if all_five[side] or one[side]]
+    for number, (name, colour) in enumerate(shown):
         x, y = (8, 180, 270)[number % 3], 44 + 18 * (number // 3)
         drawn += [straight(f"line{colour}", x, y - 4, x + 20, y - 4), text(name, x + 26, y)]
     lowest = int(min((of for own in accuracy.values() for _, of in own), default=0) // 10 * 10)
@@ -119,6 +121,7 @@ def picture(lines: Sequence[script.Line]) -> Picture:
     said = "; ".join(
         f"{WAYS[side][0]} {', '.join(f'{sizes[at]}: {of:.1f}' for at, of in own)}"
         for side, own in accuracy.items()
+        if own
     )
     return Picture("few-labels", "Accuracy by number of labels", said, 520, 568, drawn)
 

@@ -235,7 +235,12 @@ WAYS: Final[Mapping[str, Mapping[str, Any]]] = {
     "fine-tuned": _FINE_TUNED, "contrastive": _CONTRASTIVE,
 }  # fmt: skip
 """BertClassifier's parameters by side.  "fine-tuned" takes 100 steps, in 3 to 20 epochs."""
-SIDES: Final = ("TF-IDF", "vectors", "SetFit", "Trainer", *WAYS)
+SETFIT: Final[Mapping[str, Mapping[str, Any]]] = {
+    "SetFit": {}, "SetFit, R=20": {"num_iterations": 20},
+}  # fmt: skip
+"""SetFit's arguments by side.  By default all pairs count, and they grow with the square of the
+texts; R is what its paper calls the pairs that it draws for each text."""
+SIDES: Final = ("TF-IDF", "vectors", *SETFIT, "Trainer", *WAYS)
 TAGGING: Final = ("minilm", "default")
 """The sides that tag words."""
 _SETFIT: Final = """
@@ -246,7 +251,7 @@ train = work["train"]
 model = setfit.SetFitModel.from_pretrained(work["model"], local_files_only=True)
 quiet = {"save_strategy": "no", "report_to": "none", "show_progress_bar": False}
 columns = {"text": [text for text, _ in train], "label": [label for _, label in train]}
-arguments = setfit.TrainingArguments(seed=work["seed"], **quiet)
+arguments = setfit.TrainingArguments(seed=work["seed"], **work["arguments"], **quiet)
 data = Dataset.from_dict(columns)
 setfit.Trainer(model=model, args=arguments, train_dataset=data).train()
 print(json.dumps([str(label) for label in model.predict(work["test"])]))
@@ -291,10 +296,13 @@ def _examples(texts: Sequence[Any], labels: Sequence[str]) -> list[TextExample]:
 
 
 class SetFit:
-    """SetFit with its defaults, as an estimator; ``python`` is that of its environment."""
+    """SetFit, as an estimator; ``python`` is that of its environment."""
 
-    def __init__(self, model: str | Path, python: str, seed: int) -> None:
-        self.work: dict[str, Any] = {"model": str(find_model(model)), "seed": seed}
+    def __init__(
+        self, model: str | Path, python: str, seed: int, arguments: Mapping[str, Any]
+    ) -> None:
+        given = {"seed": seed, "arguments": dict(arguments)}
+        self.work: dict[str, Any] = {"model": str(find_model(model)), **given}
         self.python = python
 
     def fit(self, texts: Sequence[Any], labels: Sequence[str]) -> None:
@@ -317,8 +325,8 @@ def build(side: str, model: str | Path, train: Sequence[Any], python: str, seed:
     start = model if "minilm" in side else DEFAULT_MODEL
     if isinstance(train[0], TaggedExample):
         return BertTagger(start)
-    if side == "SetFit":
-        return SetFit(model, python, seed)
+    if side in SETFIT:
+        return SetFit(model, python, seed, SETFIT[side])
     if side == "TF-IDF":
         is_pair = train[0].text_pair is not None
         words = TfidfVectorizer(preprocessor=" ".join if is_pair else None)
@@ -452,9 +460,9 @@ def small_data(parser: argparse.ArgumentParser) -> None:
     minilm, and so are its ways.  "vectors" are minilm's with a logistic regression.  Trainer is
     transformers' with its defaults, and SetFit runs with its own, in an environment that --setfit
     names (pip install setfit==1.1.3 'transformers<4.56' 'sentence-transformers<5'); both begin with
-    minilm.  To SetFit a pair is one text, joined by [SEP].  For CoNLL-2003 "default" and "minilm"
-    are BertTagger.  All learn from the same draw, and are scored on at most 500 texts of the test
-    part.
+    minilm.  "SetFit, R=20" draws 20 pairs for each text, as its paper does.  To SetFit a pair is
+    one text, joined by [SEP].  For CoNLL-2003 "default" and "minilm" are BertTagger.  All learn
+    from the same draw, and are scored on at most 500 texts of the test part.
     """
     parser.add_argument("--data", nargs="+", default=list(SETS), choices=SETS)
     parser.add_argument("--sizes", nargs="+", type=int, default=[], help="texts of a draw")
@@ -467,8 +475,8 @@ def small_data(parser: argparse.ArgumentParser) -> None:
     # What the checks find in a small draw is not the subject here.
     warnings.simplefilter("ignore")
     results = script.Results(given.out)
-    sides = given.sides or [side for side in SIDES if side != "SetFit" or given.setfit]
-    if "SetFit" in sides and not given.setfit:
+    sides = given.sides or [side for side in SIDES if side not in SETFIT or given.setfit]
+    if not given.setfit and {*sides} & {*SETFIT}:
         parser.error("--sides SetFit needs --setfit, the python of an environment that has it")
     sizes = [*(f"{shots} a class" for shots in given.shots), *given.sizes, *[ALL][: given.all]]
     for size, seed, name in product(sizes, range(1, given.draws + 1), given.data):
