@@ -112,7 +112,7 @@ def picture(lines: Sequence[script.Line]) -> Picture:
     percents, shares, powers = range(lowest, 101, 10), range(0, 101, 20), range(-1, 4)
     top = Frame((-0.4, len(sizes) - 0.6), (lowest, 100), 520, 260, left=36, right=8, top=24)
     left = Frame((-0.6, len(some) - 0.5), (0, 100), 212, 220, left=36, right=4, top=24)
-    right = Frame((-0.6, len(sizes) - 0.5), (-1.1, 3.6), 308, 220, left=42, right=4, top=24)
+    right = Frame((-0.6, len(sizes) - 0.5), (-1.1, 3.8), 308, 220, left=42, right=4, top=24)
     drawn += [
         moved(0, 72, *_panel(top, "Mean of five sets, %", sizes, accuracy, percents, "%")),
         moved(0, 340, *_panel(left, "20 articles of Wikipedia, %", some, unchosen, shares, "%")),
