@@ -79,7 +79,7 @@ def test_the_score_is_scikit_learns(labelled: Path, small: Small, tmp_path: Path
     ("content", "message"),
     [
         ("text\na\nb\n", "a probe's file has a column text and a column label"),
-        ("text,label\n" + "a red cat,x\n" * 20, "has 20 texts and 1 labels; a probe needs 10"),
+        ("text,label\n" + "a red cat,x\n" * 20, "has 20 texts and 1 label; a probe needs 10"),
         ("text,label\na,x\nb,y\n", "has 2 texts and 2 labels"),
     ],
 )
