@@ -281,7 +281,7 @@ def test_a_model_reports_on_the_part_held_out(tiny_model: Path, tmp_path: Path) 
 
     report = found.report(resamples=100)
 
-    assert "20 examples" in report._repr_html_()
+    assert "few examples, 20" in report._repr_html_()
     shown = "model='TINY', trained_on='data in memory', steps=1, run='a model in memory', task="
     assert repr(found).startswith(f"FinetunedModel({shown.replace('TINY', str(tiny_model))}")
     assert report._repr_html_().startswith('<iframe srcdoc="&lt;!')
