@@ -353,8 +353,8 @@ def _cross_validated(
 ) -> tuple[Answers[Any, Any] | None, int]:
     """What a probe answers to examples of folds that it was not fitted to, and how many there are.
 
-    There are none with less than two folds.  What is no example, and examples of which ``some``
-    lacks a part, count as what all are fitted to.
+    With fewer than two folds it returns None.  Each fit also learns from the features of
+    NO_EXAMPLE, and from examples of which ``some`` lacks a part; these get no answer.
     """
     parts = Counter(one.example for one in features)
     parts.subtract(one.example for one in some)

@@ -53,12 +53,12 @@ class LinearProbe:
 
     @property
     def is_finite(self) -> bool:
-        """Whether all its values are numbers that outputs can be made of."""
+        """Whether no weight and no bias is NaN or infinite."""
         return bool(self.weight.isfinite().all() and self.bias.isfinite().all())
 
     @property
     def beats_chance(self) -> bool:
-        """Whether it is better than constant outputs, and finite."""
+        """Whether it is finite, and its loss is below that of constant outputs."""
         return self.is_finite and self.loss < self.chance
 
     def outputs(self, states: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
