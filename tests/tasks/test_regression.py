@@ -1,5 +1,7 @@
 """regress: scores, loss, metrics and answers."""
 
+from collections.abc import Collection, Sequence
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from tests.tasks.fixed_outputs import FixedLogits, dicts_of, examples_of, make_f
 from torch.nn import functional
 
 from tidybert.data.batching import collate
+from tidybert.data.splits import folds_of
 from tidybert.errors import DataError
 from tidybert.tasks.regression import Regression
 
@@ -30,6 +33,19 @@ def test_the_loss_is_the_weighted_sum_of_squared_errors(device: str) -> None:
 def test_what_is_no_finite_number_is_refused_with_its_line(label: str | None) -> None:
     with pytest.raises(DataError, match=f"line 3: {label!r} is not a score"):
         Regression().add_labels(make_features(2), examples_of("1", label))
+
+
+def test_in_folds_what_knows_nothing_has_no_correlation() -> None:
+    scores = np.random.default_rng(0).normal(size=50)
+    names = [" ".join(["abcdefghij"[int(digit)] * 3 for digit in f"{at:02}"]) for at in range(50)]
+
+    def correlation(strata: Sequence[Collection[str]]) -> float:
+        folds = folds_of(names, strata, 5)
+        others = [scores[folds != fold].mean() for fold in folds]
+        return float(np.corrcoef(others, scores)[0, 1])
+
+    assert correlation([()] * 50) < -0.2
+    assert correlation(Regression.strata(examples_of(*map(str, scores)), 5)) > -0.1
 
 
 def test_an_answer_is_the_value() -> None:

@@ -138,12 +138,12 @@ LEAST_ALIKE: Final = 0.7
 
 
 def folds_of(
-    identities: Sequence[Hashable], classes: Sequence[Collection[str]], num_folds: int
+    identities: Sequence[Hashable], strata: Sequence[Collection[str]], num_folds: int
 ) -> Indices:
-    """(N,) a fold for each example: near-duplicates are in one, and each fold has all classes.
+    """(N,) a fold for each example: near-duplicates are in one, and each fold has all strata.
 
-    Texts are compared without case, white space and the values of numbers.  There are fewer folds
-    where there are fewer groups.
+    A stratum, as a class, is what the folds have a like share of.  Texts are compared without case,
+    white space and the values of numbers.  There are fewer folds where there are fewer groups.
     """
     from scipy.sparse import coo_array, csr_array
     from scipy.sparse.csgraph import connected_components
@@ -169,7 +169,7 @@ def folds_of(
     groups = list(members.values())
     drawn = np.random.default_rng(0).permutation(len(groups)).tolist()
     fold_of = np.empty(len(texts), dtype=np.int64)
-    for place, number in enumerate(sorted(drawn, key=lambda at: sorted(classes[groups[at][0]]))):
+    for place, number in enumerate(sorted(drawn, key=lambda at: sorted(strata[groups[at][0]]))):
         fold_of[groups[number]] = place % num_folds
     return fold_of
 

@@ -360,10 +360,10 @@ def _cross_validated(
     parts.subtract(one.example for one in some)
     whole = [number for number in range(len(examples)) if parts[number] == 0]
     held_out = [examples[number] for number in whole]
-    classes = [task.classes_of(one) for one in held_out]
     fold_of = np.empty(0, dtype=np.int64)
     if held_out:
-        fold_of = folds_of([task.identity(one) for one in held_out], classes, FOLDS)
+        same = [task.identity(one) for one in held_out]
+        fold_of = folds_of(same, task.strata(held_out, FOLDS), FOLDS)
     if (num_folds := len(np.unique(fold_of))) < 2:
         return None, 0
     place_of = {number: place for place, number in enumerate(whole)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -128,6 +128,16 @@ class Regression(TextTask):
                 f"every training score is {numbers[0]:g}; there is nothing to learn (is "
                 f"{param('label')} the right column?)"
             )
+
+    @classmethod
+    def strata(cls, examples: Sequence[TextExample], num_folds: int) -> Sequence[Collection[str]]:
+        """Blocks of neighbours in the order of their scores, so that the folds' means are alike.
+
+        A model that knows nothing answers with the mean of the other folds: where means differ,
+        its correlation with the scores is below 0.
+        """
+        ranks = np.argsort(np.argsort([cls.answer_key(one) for one in examples], kind="stable"))
+        return [(str(rank // num_folds),) for rank in ranks]
 
     @staticmethod
     def answer_key(example: TextExample) -> float | None:

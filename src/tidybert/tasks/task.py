@@ -150,6 +150,11 @@ class Task(ABC, Generic[E]):
         return ()
 
     @classmethod
+    def strata(cls, examples: Sequence[E], num_folds: int) -> Sequence[Collection[str]]:
+        """By example what each of the folds has a like share of: its classes."""
+        return [cls.classes_of(one) for one in examples]
+
+    @classmethod
     def drawn_of(cls, examples: Sequence[E]) -> list[int]:
         """Numbers of those drawn at random to be labelled, where others were chosen."""
         return []
