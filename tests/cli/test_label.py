@@ -155,7 +155,7 @@ def test_labels_that_are_there_begin_and_a_spreadsheet_fills_in_the_next(
     tmp_path: Path, monkeypatch: Any, capsys: Any, begin: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("texts.txt").write_text("".join(f"the red cat {number}\n" for number in range(30)))
+    Path("texts.txt").write_text("\n" + "".join(f"the red cat {number}\n" for number in range(30)))
     Path("old.csv").write_text(
         "text,label\nthe red cat 3,a\na blue dog,b\nan old dog,b\nthe cat was,a\n"
     )
@@ -166,6 +166,7 @@ def test_labels_that_are_there_begin_and_a_spreadsheet_fills_in_the_next(
 
     notes = capsys.readouterr().err
     assert "labels.csv has 4 labels of old.csv now" in notes
+    assert "texts.txt:1: the text is blank" in notes
     assert "10 texts to label in labels.csv: fill in the column label" in notes
     assert run([*suggest, "5"]) == 0
     assert "0 labels of old.csv" in capsys.readouterr().err

@@ -23,7 +23,7 @@ def test_topics_go_on_to_classes_by_their_names(
     pile: str, tmp_path: Path, tiny_model: Path, capsys: Any
 ) -> None:
     out = tmp_path / "topics"
-    Path(pile).write_text("a title\nid,said\n1," + "\n1,".join(TEXTS) + "\n")
+    Path(pile).write_text("a title\nid,said\n1," + "\n1,".join(TEXTS) + "\n1,\n1, \n")
     words = ["--model", str(tiny_model), "--out", str(out), "--skip-rows", "1", "--text", "said"]
 
     assert run(["topics", pile, *words, "--topics", "3", "--keywords", "2", "--json"]) == 0
@@ -31,8 +31,9 @@ def test_topics_go_on_to_classes_by_their_names(
     shown = capsys.readouterr()
     assert json.loads(shown.out)["num_topics"] == 3
     assert f"page: {out}/topics.html" in shown.err
+    assert "2 rows skipped: 2 × the text is blank" in shown.err
     assert run(suggested(shown.err)) == 0
-    assert len(capsys.readouterr().out.splitlines()) == len(TEXTS)
+    assert len(capsys.readouterr().out.splitlines()) == len(TEXTS) + 2  # a line for each row
     assert (
         (out / "assigned.csv")
         .read_text("utf-8-sig")

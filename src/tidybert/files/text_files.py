@@ -64,6 +64,7 @@ def _examples(
     scores: bool = False,
     multi_label: bool = False,
     soft: bool = False,
+    need_text: bool = False,
 ) -> Iterator[TextExample | Problem]:
     if options.label_separator is not None and not multi_label:
         raise UsageError(
@@ -107,6 +108,9 @@ def _examples(
         if need_label and isinstance(row, TextExample) and isinstance(values[3], LabelCells):
             never_true = set(values[3].cells) if never_true is None else never_true
             never_true.difference_update(row.labels or ())
+        is_blank = isinstance(row, TextExample) and not f"{row.text}{row.text_pair or ''}".strip()
+        if need_text and is_blank:
+            row = Problem(row.row, "the text is blank", is_fault=False)
         yield row
     if never_true:
         names = ", ".join(sorted(never_true))
@@ -288,6 +292,7 @@ read_examples = ExampleReader(_examples, FORMATS, _tuple_names)
 The detail ``scores`` makes a row whose label is not a finite number a bad row, so that
 ``float(example.label)`` is safe.  ``multi_label`` reads any number of labels, see ``labels_of``,
 into ``example.labels``.  ``keep_columns`` keeps the other columns of a row in ``example.columns``.
+``need_text`` leaves blank texts out, and the report counts them.
 Standard input without a format is JSON lines where its first byte is ``{``, else plain lines.
 """
 read_soft_examples = ExampleReader(_soft_examples, FORMATS, _tuple_names)

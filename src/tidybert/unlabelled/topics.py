@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from tidybert.catalog import DEFAULT_MODEL
 from tidybert.data.corrections import csv_text
 from tidybert.errors import DataError, UsageError, param
-from tidybert.files.rows import as_list, plain, text_problem
+from tidybert.files.rows import as_list, count_of, plain, text_problem
 from tidybert.inference.answer_files import npy_header
 from tidybert.inference.embedding import Embedder
 from tidybert.inference.keywords import OpeningKeywords
@@ -380,9 +380,15 @@ def topics(
     Returns Topics: ``topics`` describes them, ``labels`` has the topic of each text,
     ``to_pandas()`` a frame, ``cut(n)`` another number of topics, ``save(directory)`` the page.
 
-    Raises DataError for fewer than 20 different texts, and what opening ``model`` raises.
+    Raises DataError for a blank text, for fewer than 20 different ones, and what opening ``model``
+    raises.
     """
     given = _given(texts)
+    if blank := [at for at, one in enumerate(given) if not one.strip()]:
+        raise DataError(
+            f"texts[{blank[0]}] is blank, one of {count_of(len(blank), 'blank text')}: these have "
+            "no topic; leave them out"
+        )
     embedder = Embedder(model, **options)
     tree = TopicTree.of(embedder.embed(given, progress=progress))
     return Topics(embedder, given, range(len(given)), tree, number)

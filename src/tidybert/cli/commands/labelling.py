@@ -128,6 +128,7 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
             # Refused before anything is labelled: nothing could learn from the labels.
             check_model(self.model, to_train=True)
         rows: Any = {"skip_bad_rows": self.skip_bad_rows, "report": report}
+        rows |= {} if corrects else {"need_text": True}
         reader = read_soft_examples if self.soft else read_examples
         examples = list(reader(self.file, self.read, need_label=corrects, **rows))
         note(*report.lines(in_shell))
