@@ -39,9 +39,9 @@ def test_a_line_of_text_is_a_line_of_json_in_the_order_given(
     assert first["num_tokens"] == 7
 
 
-def test_a_long_text_is_cut_and_that_is_said(tiny_run: Path, tmp_path: Path, capsys) -> None:
+def test_a_long_text_is_cut_and_a_blank_one_told(tiny_run: Path, tmp_path: Path, capsys) -> None:
     file = tmp_path / "texts.txt"
-    file.write_text("red " * 40 + "\nred\n")
+    file.write_text("red " * 40 + "\nred\n \n")
 
     assert shell(["predict", str(tiny_run), str(file)]) == 0
 
@@ -49,8 +49,10 @@ def test_a_long_text_is_cut_and_that_is_said(tiny_run: Path, tmp_path: Path, cap
     assert [(one["truncated"], one["num_tokens"]) for one in lines_of(out)] == [
         (True, 42),
         (False, 3),
+        (False, 2),
     ]
-    assert "1 of 2 examples were cut to --max-seq-length" in err
+    assert "1 of 3 examples were cut to --max-seq-length" in err
+    assert f"warning: {file} has 1 blank text" in err
 
 
 def test_each_line_of_a_stream_is_answered_before_the_next(

@@ -194,6 +194,8 @@ class ReadReport:
     """What stands before a quote in quotes, where the file shows that it is not another quote."""
     files: list[str] = field(default_factory=list)
     """The files of a folder, where each is a row."""
+    num_blank: int = 0
+    """Examples with a blank text; of rows left out, the reasons tell."""
     moved: list[int] = field(default_factory=list)
     """By how many characters each span was moved to where its text stands."""
     beside_gold: int = 0

@@ -108,9 +108,11 @@ def _examples(
         if need_label and isinstance(row, TextExample) and isinstance(values[3], LabelCells):
             never_true = set(values[3].cells) if never_true is None else never_true
             never_true.difference_update(row.labels or ())
-        is_blank = isinstance(row, TextExample) and not f"{row.text}{row.text_pair or ''}".strip()
-        if need_text and is_blank:
-            row = Problem(row.row, "the text is blank", is_fault=False)
+        if isinstance(row, TextExample) and not f"{row.text}{row.text_pair or ''}".strip():
+            if need_text:
+                row = Problem(row.row, "the text is blank", is_fault=False)
+            else:
+                report.num_blank += 1
         yield row
     if never_true:
         names = ", ".join(sorted(never_true))

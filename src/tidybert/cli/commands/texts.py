@@ -233,6 +233,8 @@ def note_reading(report: "ReadReport", truncated: int, total: int, cut: str, ope
     of many tokens that ``opened`` does not know.
     """
     note(*report.lines(str))
+    if report.num_blank:
+        note(f"warning: {report.path} has {count_of(report.num_blank, 'blank text')}")
     if truncated and cut:
         note(f"{truncated:,} of {total:,} {cut}")
     if (unknown := getattr(opened, "unknown", None)) and (remark := unknown.remark()):
