@@ -23,6 +23,7 @@ from tidybert.checkpoints.example_kinds import PAIR, TEXT, TEXT_OR_PAIR, name_of
 from tidybert.configuration import BertConfig
 from tidybert.errors import DataError, TruncationWarning, UsageError
 from tidybert.estimators.checked_inputs import read_weights, text_tags
+from tidybert.files.rows import count_of
 from tidybert.finetuning.api import History, noted_training
 from tidybert.finetuning.finetuned_model import FinetunedModel, save
 from tidybert.finetuning.finetuning_job import (
@@ -446,7 +447,7 @@ class BertEstimator(TrainingParameters, SavedEstimator):
             answers,
             {**answers.metrics(), **answers.counts()},
             run=type(self).__name__,
-            file=f"{len(answers.examples):,} examples",
+            file=count_of(len(answers.examples), "example"),
             max_seq_length=self.max_seq_length_,
             num_resamples=resamples,
         )
@@ -559,8 +560,9 @@ class BertEstimator(TrainingParameters, SavedEstimator):
             facts["labels"] = ", ".join(names[:10]) + (", …" if names[10:] else "")
         if hasattr(self, "n_iter_"):
             result = self.result_
+            steps = count_of(result.num_steps, "step")
             facts["trained"] = (
-                f"{result.num_examples:,} examples in {result.num_steps:,} steps, "
+                f"{count_of(result.num_examples, 'example')} in {steps}, "
                 f"{result.seconds:.0f} s; the weights are those of step {result.best_step:,}"
             )
         scores = {k: v for k, v in self.result_.metrics.items() if isinstance(v, float)}

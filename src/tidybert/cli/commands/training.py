@@ -585,8 +585,9 @@ def note_trained(result: "TrainingResult", count: int, unit: str, more: str = ""
         seconds = result.steps_seconds
         rate = count / seconds if seconds else 0.0
         start = "" if result.best_step else ", the start, which no later one beats"
+        steps = count_of(result.num_steps, "step")
         note(
-            f"{result.num_steps:,} steps, {count:,} {unit} in {clock(seconds)} ({rate:,.0f} "
+            f"{steps}, {count:,} {unit} in {clock(seconds)} ({rate:,.0f} "
             f"{unit}/s){more}; the weights are from step {result.best_step:,}{start}"
         )
     if before:
