@@ -136,7 +136,8 @@ class Regression(TextTask):
         A model that knows nothing answers with the mean of the other folds: where means differ,
         its correlation with the scores is below 0.
         """
-        ranks = np.argsort(np.argsort([cls.answer_key(one) for one in examples], kind="stable"))
+        scores = np.array([cls.answer_key(one) for one in examples], dtype=np.float64)
+        ranks = np.argsort(np.argsort(scores, kind="stable"))
         return [(str(rank // num_folds),) for rank in ranks]
 
     @staticmethod
