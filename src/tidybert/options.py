@@ -161,6 +161,11 @@ def flags_of(given: Any, *groups: type) -> list[str]:
     return words
 
 
+def listed(value: str | None) -> list[str]:
+    """The names that a flag has with commas between them, and perhaps spaces."""
+    return [each.strip() for each in (value or "").split(",") if each.strip()]
+
+
 def changes_of(*groups: Any) -> dict[str, Changes]:
     """By name, what each option of some dataclasses changes; MODEL where none says it."""
     return {

@@ -16,8 +16,9 @@ pytest.importorskip("fastapi")
 
 import httpx
 
+from tidybert.cli.commands.labelling import Label
 from tidybert.cli.main import run
-from tidybert.files.reading import ReadReport
+from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.text_files import read_examples
 
 TEXTS = [f"text number {number}, which is {'long ' * (number % 5 * 300)}" for number in range(40)]
@@ -193,6 +194,20 @@ def test_labels_that_are_there_begin_and_a_spreadsheet_fills_in_the_next(
     assert view["said"] == ""
     command.send_signal(signal.SIGTERM)
     assert command.wait() == 0
+
+
+def test_a_training_has_the_classes_that_were_named(tmp_path: Path) -> None:
+    described = tmp_path / "classes.csv"
+    label = Label(
+        file="texts.txt", out=tmp_path / "l.csv", labels="a, b", descriptions=str(described),
+        read=ReadOptions(),
+    )  # fmt: skip
+
+    def flags(learns_names: bool) -> list[str]:
+        return label._training(learns_names, tmp_path / "run", tmp_path / "report")[5:-6]
+
+    assert flags(True) == ["--descriptions", str(described), "--labels", "a, b"]
+    assert flags(False) == []
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Names and descriptions of classes as further examples for a new head."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tidybert.errors import DataError, UsageError
+from tidybert.errors import UsageError
 from tidybert.finetuning import head_start
 from tidybert.finetuning.finetuned_model import FinetunedModel
 from tidybert.finetuning.finetuning_job import FinetuningJob
@@ -92,8 +93,38 @@ def test_pairs_have_no_names(train: Train) -> None:
     assert not any(EXAMPLES in line for line in notes)
 
 
+@pytest.mark.parametrize("start", ["probe", "contrastive"])
+@pytest.mark.parametrize("labels", [["plant", "colour"], "colour, plant"])
+def test_a_class_that_no_text_has_is_known_by_its_name(
+    train: Train, start: str, labels: Any
+) -> None:
+    found, notes = train(start, labels=labels)
+
+    assert "classes that no text has, known by names and descriptions alone: plant" in notes
+    assert "classes: 'animal' 20, 'colour' 20, 'plant' 0" in notes
+    assert found.task.names == ("animal", "colour", "plant")
+    described, _ = train(start, descriptions={"plant": "we saw"})
+    assert described.task.names == found.task.names
+    of_plant = [each.predict(["we saw"])[0]["scores"]["plant"] for each in (found, described)]
+    assert of_plant[1] > 1.5 * of_plant[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"labels": ["7"]}, "its name says nothing of it"),
+        ({"labels": ["plant"], "class_names": False}, "class_names=False learns from no names"),
+        ({"labels": ["plant"], "start": "random"}, "head_start='random' learns from no names"),
+        ({"labels": ["plant"], "rows": [("a", "b", "x"), ("c", "d", "y")] * 4}, "pairs of texts"),
+    ],
+)
+def test_a_name_that_could_teach_nothing_is_refused(
+    train: Train, options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError, match=f"no text has the label .*, and {re.escape(why)}"):
+        train(**options)
+
+
 def test_bad_input_is_refused(train: Train) -> None:
-    with pytest.raises(DataError, match="describes 'plant', which is no label"):
-        train(descriptions={"plant": "a tree"})
     with pytest.raises(UsageError, match="descriptions is for classify, not for regress"):
         train(task="regress", descriptions={"1": "a tree"})

@@ -344,11 +344,6 @@ class ClusterFlags(Options):
     first."""
 
 
-def listed(value: str | None) -> list[str]:
-    """The names that a flag has with commas between them, and perhaps spaces."""
-    return [each.strip() for each in (value or "").split(",") if each.strip()]
-
-
 @contextmanager
 def new_directory(out: Path) -> Iterator[None]:
     """Within the block this process alone writes ``out``; UsageError if something is there."""

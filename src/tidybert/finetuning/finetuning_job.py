@@ -80,6 +80,9 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption, DescriptionsOption
     class_names: bool | None = option(None, panel="Task")
     """``--class-names/--no-class-names``: For classify, begin a new head with the names of the
     classes as further examples. If not set: by the number of labels."""
+    labels: Any = option(None, estimator=False, panel="Data")
+    """``--labels NAME,NAME``: For classify, classes that the model also has where no text has them;
+    their names teach them. So it has those of --descriptions."""
     teacher_weight: float = option(0.9, above=0, at_most=1, needs="teacher")
     """Share of the teacher's answers in the loss of a labelled example, above 0 and up to 1."""
     teacher_temperature: float = option(2.0, above=0, needs="teacher")
@@ -147,7 +150,7 @@ class FinetuningJob(FinetuningOptions):
                 f"{param('search' if self.search else 'seeds')} trains several models: give "
                 f"{param('out')}, a directory for them"
             )
-        for each in ("class_names", "descriptions"):
+        for each in ("class_names", "descriptions", "labels"):
             if getattr(self, each) and name != "classify":
                 raise UsageError(f"{param(each)} is for classify, not for {name}")
         if self.corrections is not None and name != "classify":

@@ -151,6 +151,8 @@ class FinetuneOptions(TypedDict, total=False):
     "Learn this finished RUN's answers too, of the same task and labels; for embed a MODEL's vectors, or a regress RUN's scores."
     class_names: bool | None
     'For classify, begin a new head with the names of the classes as further examples. If not set: by the number of labels.'
+    labels: Any
+    'For classify, classes that the model also has where no text has them; their names teach them. So it has those of descriptions.'
     teacher_weight: float
     "Share of the teacher's answers in the loss of a labelled example, above 0 and up to 1."
     teacher_temperature: float

@@ -272,8 +272,9 @@ def shared_settings(job: FinetuningJob, examples: TrainingExamples) -> dict[str,
     arguments, model, has_dev = job.arguments, str(job.model), job.dev is not None
     train = examples.labelled or examples.train
     taught: dict[str, Any] = {} if job.num_layers is None else {"num_layers": job.num_layers}
-    if job.descriptions is not None:
-        taught["descriptions"] = _hash_of([repr(job.descriptions)])
+    for name in ("descriptions", "labels"):
+        if (value := getattr(job, name)) is not None:
+            taught[name] = _hash_of([repr(value)])
     if job.teacher is not None:
         taught |= {name: getattr(job, name) for name in named(FinetuningOptions, needs="teacher")}
         taught["teacher"] = _hash_of_files(job.teacher)

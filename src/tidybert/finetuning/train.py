@@ -36,10 +36,14 @@ from tidybert.finetuning.head_start import (
     start_with_probe,
     with_head_start,
 )
-from tidybert.finetuning.training_examples import TrainingExamples, examine_unlabelled
+from tidybert.finetuning.training_examples import (
+    TrainingExamples,
+    described_classes,
+    examine_unlabelled,
+)
 from tidybert.inference.forward import as_trained, run_features
 from tidybert.inference.loading import fitting_length, to_device
-from tidybert.inference.zero_shot import class_texts, nameless, read_descriptions, shortened
+from tidybert.inference.zero_shot import class_texts, nameless, shortened
 from tidybert.modeling.architectures import encoder_of
 from tidybert.modeling.heads import ARCHITECTURES
 from tidybert.options import changes_of, named, values_of
@@ -375,11 +379,10 @@ def _named_features(
     reporter: Reporter,
 ) -> list[Features]:
     """Names and descriptions of the classes as further examples, if the job asks for them."""
-    is_asked = job.descriptions is not None if job.class_names is None else job.class_names
+    given = described_classes(job)
+    is_asked = bool(given) if job.class_names is None else job.class_names
     if not is_asked or name_of(task.inputs_of(train)) != TEXT.name:
         return []
-    given = job.descriptions
-    given = read_descriptions(given) if isinstance(given, str | Path) else given
     texts = class_texts(task.names, given)
     if left_out := nameless(task.names):
         reporter.tell(f"names of classes that tell nothing apart: {shortened(left_out)}")

@@ -13,8 +13,11 @@ from tidybert.data.features import Features
 from tidybert.errors import TidyBertError, UsageError, param
 from tidybert.files.reading import Reading, ReadReport
 from tidybert.files.rows import count_of
+from tidybert.files.text_examples import TextExample
 from tidybert.finetuning.finetuning_job import FinetuningJob
 from tidybert.inference.predictor import examples_of as inputs_of
+from tidybert.inference.zero_shot import class_texts, read_descriptions
+from tidybert.options import listed
 from tidybert.system.reporter import Reporter
 from tidybert.tasks.labelled_examples import read_all
 from tidybert.tasks.task import AnyTask
@@ -111,7 +114,11 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
             f"no {param('dev')}: all {len(labelled):,} examples train; {param('dev_fraction')} 0.1 "
             "holds a tenth out to measure on"
         )
-    task = chosen.from_examples(train, job.task_options)
+    named = _named_alone(job, train)
+    if named:
+        alone = ", ".join(each.label or "" for each in named)
+        reporter.tell(f"classes that no text has, known by names and descriptions alone: {alone}")
+    task = chosen.from_examples([*train, *named], job.task_options)
     if job.dev is not None:
         held_out = read(task, job.dev, "dev", ReadReport())
     unlabelled: list[Any] = []
@@ -138,6 +145,41 @@ def share_of(job: FinetuningJob, labelled: Sequence[Any]) -> float:
             )
         return 0.0
     return job.share_held_out(len(labelled), len(job.task_class.drawn_of(labelled)))
+
+
+def described_classes(job: FinetuningJob) -> dict[str, str]:
+    """By the name of each class that the job names, what describes it, or ""."""
+    given, names = job.descriptions or {}, job.labels or ()
+    if isinstance(given, str | Path):
+        given = read_descriptions(given)
+    return {**dict.fromkeys(listed(names) if isinstance(names, str) else names, ""), **given}
+
+
+def _named_alone(job: FinetuningJob, train: Sequence[Any]) -> list[TextExample]:
+    """An example without a text for each class that the job names and no text has.
+
+    Raises UsageError where nothing would be learned from its name.
+    """
+    described = described_classes(job)
+    if not described:
+        return []
+    seen = {one.label for one in train}
+    texts = class_texts([*{*described, *seen}], described)
+    named = [TextExample("", None, name, 0) for name in described if name not in seen]
+    why = ""
+    if any(one.text_pair is not None for one in train):
+        why = "pairs of texts do not learn from names"
+    elif job.class_names is False:
+        why = f"{param('class_names', False)} learns from no names"
+    elif job.arguments.head_start == "random":
+        why = f"{param('head_start', 'random')} learns from no names"
+    for one in named:
+        if why or not texts[one.label or ""]:
+            raise UsageError(
+                f"no text has the label {one.label!r:.80}, and "
+                f"{why or 'its name says nothing of it'}: label a text with it, or leave it out"
+            )
+    return named
 
 
 def _names_of_begun(job: FinetuningJob) -> Sequence[str]:

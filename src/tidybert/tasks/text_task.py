@@ -161,8 +161,11 @@ class TextTask(Task[TextExample]):
     def examine_labels(self, data: TrainingData[TextExample], report: DataReport) -> None:
         """Add the findings in the labels, which are classes unless a task overrides this."""
         counts = Counter(map(label_of, data.train))
+        num_classes = len(counts)
+        # Classes that are known by their names alone.
+        counts.update(dict.fromkeys(self.names, 0))
         in_dev = Counter(map(label_of, data.held_out))
-        if len(counts) == 1:
+        if num_classes == 1:
             report.errors.append(
                 f"every training example has the label {short(next(iter(counts)))}; two classes at "
                 f"least are needed (is {param('label')} the right column?)"
@@ -176,7 +179,7 @@ class TextTask(Task[TextExample]):
         check_joined(report, counts, are_several=False)
         # What was chosen to be labelled says nothing of how frequent a class is.
         drawn = self.drawn_counts([*data.train, *data.held_out]).get("labels")
-        counts = Counter(drawn or counts)
+        counts = Counter(drawn or +counts)
         (common, most), (rare, least) = counts.most_common()[0], counts.most_common()[-1]
         if most >= IMBALANCE_RATIO * least:
             report.warnings.append(

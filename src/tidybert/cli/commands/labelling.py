@@ -14,7 +14,7 @@ from tidybert.cli.progress import shown_texts
 from tidybert.errors import DataError, UsageError, in_shell
 from tidybert.files.reading import ReadOptions, ReadReport
 from tidybert.files.rows import count_of
-from tidybert.options import flags_of, option
+from tidybert.options import flags_of, listed, option
 from tidybert.server.settings import ServerSettings
 from tidybert.tasks.task_options import DescriptionsOption
 from tidybert.training.training_arguments import PickleOption
@@ -100,7 +100,10 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
 
         with ExitStack() as stack:
             labelling = self._opened(stack)
-            desk = LabelDesk(labelling, None if self.out is None else self._training)
+            are_single = all(one.text_pair is None for one in labelling.examples)
+            learns_names = self.task == "classify" and are_single and not self.multi_label
+            training = partial(self._training, learns_names)
+            desk = LabelDesk(labelling, None if self.out is None else training)
             stack.callback(desk.close)
             labelling.start()
             view = labelling.view()
@@ -163,7 +166,7 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
         described = read_descriptions(self.descriptions) if self.descriptions else {}
         settings = LabelSettings(
             file=self.file, out=str(self.out), model=None if tags else self.model,
-            classes=list(dict.fromkeys([*flags.listed(self.labels), *described])),
+            classes=list(dict.fromkeys([*listed(self.labels), *described])),
             descriptions=described,
             multi_label=self.multi_label, of_entities=tags, at_random=tags or self.at_random,
             seed=self.seed,
@@ -197,9 +200,12 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
         store.add(found)
         note(f"{self.out} has {count_of(len(found), 'label')} of {self.labelled} now")
 
-    def _training(self, run: Path, report: Path) -> list[str]:
+    def _training(self, learns_names: bool, run: Path, report: Path) -> list[str]:
         """The command of a training by the default way."""
         words = ["finetune", self.task, self.model, "--train", str(self.out)]
         words += ["--multi-label"] if self.multi_label else []
-        words += flags_of(self, DescriptionsOption, PickleOption, flags.DeviceFlag)
+        words += flags_of(self, PickleOption, flags.DeviceFlag)
+        if learns_names:
+            words += flags_of(self, DescriptionsOption)
+            words += [] if self.labels is None else ["--labels", self.labels]
         return [*words, "--seed", str(self.seed), "--out", str(run), "--report", str(report)]

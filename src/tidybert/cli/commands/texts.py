@@ -35,7 +35,7 @@ from tidybert.inference.options import (
     SentenceOptions,
     TrainedLengthOption,
 )
-from tidybert.options import flags_of, option, values_of
+from tidybert.options import flags_of, listed, option, values_of
 from tidybert.system.terminal import MAX_WIDTH, clock, printable
 from tidybert.tasks.task_options import ScoreOption
 from tidybert.training.training_arguments import PickleOption
@@ -322,7 +322,7 @@ class Predict(
             PredictJob,
             self,
             PredictorOptions,
-            labels=self.labels and flags.listed(self.labels),
+            labels=self.labels and listed(self.labels),
             descriptions=self.descriptions and read_descriptions(self.descriptions),
             top_k=self.top_k,
             official=self.official_format,
@@ -359,7 +359,7 @@ class Predict(
             RedactJob,
             self,
             PredictorOptions,
-            columns=tuple(flags.listed(self.redact_columns)),
+            columns=tuple(listed(self.redact_columns)),
             patterns=self.patterns or (),
             redact_with=self.redact_with,
             out=self.out,
@@ -646,7 +646,7 @@ class Index(
         from tidybert.search.index_files import compact_index, delete_texts
 
         if self.delete is not None:
-            ids = flags.listed(self.delete)
+            ids = listed(self.delete)
             if self.delete.startswith("@"):
                 path = self.delete[1:]
                 with open_bytes(path) as stream:
@@ -689,7 +689,7 @@ class FillMask(flags.AnswerFlags, OutFlags):
             return
         if bool(texts) == (self.file is not None):
             raise UsageError("expected a TEXT with [MASK], or --file with texts")
-        among = None if self.among is None else flags.listed(self.among)
+        among = None if self.among is None else listed(self.among)
         job = job_of(FillMaskJob, self, OpeningOptions, top_k=self.top_k, among=among)
         is_first = True
 
