@@ -113,7 +113,6 @@ def test_a_class_that_no_text_has_is_known_by_its_name(
     ("options", "why"),
     [
         ({"labels": ["7"]}, "its name says nothing of it"),
-        ({"labels": ["plant"], "class_names": False}, "class_names=False learns from no names"),
         ({"labels": ["plant"], "start": "random"}, "head_start='random' learns from no names"),
         ({"labels": ["plant"], "rows": [("a", "b", "x"), ("c", "d", "y")] * 4}, "pairs of texts"),
     ],
@@ -128,3 +127,6 @@ def test_a_name_that_could_teach_nothing_is_refused(
 def test_bad_input_is_refused(train: Train) -> None:
     with pytest.raises(UsageError, match="descriptions is for classify, not for regress"):
         train(task="regress", descriptions={"1": "a tree"})
+    for option in ("descriptions", "labels"):
+        with pytest.raises(UsageError, match=f"class_names=False contradicts {option}"):
+            train(class_names=False, **{option: {"plant": "a tree"}})

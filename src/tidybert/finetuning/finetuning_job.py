@@ -153,6 +153,9 @@ class FinetuningJob(FinetuningOptions):
         for each in ("class_names", "descriptions", "labels"):
             if getattr(self, each) and name != "classify":
                 raise UsageError(f"{param(each)} is for classify, not for {name}")
+        for each in ("descriptions", "labels"):
+            if self.class_names is False and getattr(self, each):
+                raise UsageError(f"{param('class_names', False)} contradicts {param(each)}")
         if self.corrections is not None and name != "classify":
             raise UsageError(f"{param('corrections')} is for classify, not for {name} yet")
         for each in named(TrainingArguments, searched=True) if self.search else ():

@@ -169,8 +169,6 @@ def _named_alone(job: FinetuningJob, train: Sequence[Any]) -> list[TextExample]:
     why = ""
     if any(one.text_pair is not None for one in train):
         why = "pairs of texts do not learn from names"
-    elif job.class_names is False:
-        why = f"{param('class_names', False)} learns from no names"
     elif job.arguments.head_start == "random":
         why = f"{param('head_start', 'random')} learns from no names"
     for one in named:
