@@ -106,7 +106,7 @@ def picture(lines: Sequence[script.Line]) -> Picture:
     drawn = [text("Accuracy by number of labels", 8, 22, "heading")]
     shown = [WAYS[side] for side in WAYS if all_five[side] or one[side]]
     for number, (name, colour) in enumerate(shown):
-        x, y = (8, 180, 270)[number % 3], 44 + 18 * (number // 3)
+        x, y = (8, 214, 325)[number % 3], 44 + 18 * (number // 3)
         drawn += [straight(f"line{colour}", x, y - 4, x + 20, y - 4), text(name, x + 26, y)]
     lowest = int(min((of for own in accuracy.values() for _, of in own), default=0) // 10 * 10)
     percents, shares, powers = range(lowest, 101, 10), range(0, 101, 20), range(-1, 4)
