@@ -198,16 +198,14 @@ def test_labels_that_are_there_begin_and_a_spreadsheet_fills_in_the_next(
 
 def test_a_training_has_the_classes_that_were_named(tmp_path: Path) -> None:
     described = tmp_path / "classes.csv"
-    label = Label(
-        file="texts.txt", out=tmp_path / "l.csv", labels="a, b", descriptions=str(described),
-        read=ReadOptions(),
-    )  # fmt: skip
+    named: Any = {"labels": "a, b", "descriptions": str(described), "read": ReadOptions()}
 
-    def flags(learns_names: bool) -> list[str]:
-        return label._training(learns_names, tmp_path / "run", tmp_path / "report")[5:-6]
+    def flags(**more: Any) -> list[str]:
+        label = Label(file="texts.txt", out=tmp_path / "l.csv", **named, **more)
+        return label._training(tmp_path / "run", tmp_path / "report")[5:-6]
 
-    assert flags(True) == ["--descriptions", str(described), "--labels", "a, b"]
-    assert flags(False) == []
+    assert flags() == ["--descriptions", str(described), "--labels", "a, b"]
+    assert flags(multi_label=True) == ["--multi-label"]
 
 
 @pytest.mark.parametrize(

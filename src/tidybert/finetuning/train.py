@@ -383,6 +383,9 @@ def _named_features(
     is_asked = bool(given) if job.class_names is None else job.class_names
     if not is_asked or name_of(task.inputs_of(train)) != TEXT.name:
         return []
+    if isinstance(job.task, str):
+        # Of a job that reads its labels, what is left out has been told.
+        given = {name: given[name] for name in given if name in task.names}
     texts = class_texts(task.names, given)
     if left_out := nameless(task.names):
         reporter.tell(f"names of classes that tell nothing apart: {shortened(left_out)}")

@@ -114,10 +114,7 @@ def examples_of(job: FinetuningJob, reporter: Reporter, *, warns: bool = False) 
             f"no {param('dev')}: all {len(labelled):,} examples train; {param('dev_fraction')} 0.1 "
             "holds a tenth out to measure on"
         )
-    named = _named_alone(job, train)
-    if named:
-        alone = ", ".join(each.label or "" for each in named)
-        reporter.tell(f"classes that no text has, known by names and descriptions alone: {alone}")
+    named = _named_alone(job, train, reporter)
     task = chosen.from_examples([*train, *named], job.task_options)
     if job.dev is not None:
         held_out = read(task, job.dev, "dev", ReadReport())
@@ -155,29 +152,24 @@ def described_classes(job: FinetuningJob) -> dict[str, str]:
     return {**dict.fromkeys(listed(names) if isinstance(names, str) else names, ""), **given}
 
 
-def _named_alone(job: FinetuningJob, train: Sequence[Any]) -> list[TextExample]:
-    """An example without a text for each class that the job names and no text has.
-
-    Raises UsageError where nothing would be learned from its name.
-    """
+def _named_alone(job: FinetuningJob, train: Sequence[Any], reporter: Reporter) -> list[TextExample]:
+    """An example without a text for each class that no text has, and that its name teaches."""
     described = described_classes(job)
     if not described:
         return []
     seen = {one.label for one in train}
-    texts = class_texts([*{*described, *seen}], described)
-    named = [TextExample("", None, name, 0) for name in described if name not in seen]
-    why = ""
-    if any(one.text_pair is not None for one in train):
-        why = "pairs of texts do not learn from names"
-    elif job.arguments.head_start == "random":
-        why = f"{param('head_start', 'random')} learns from no names"
-    for one in named:
-        if why or not texts[one.label or ""]:
-            raise UsageError(
-                f"no text has the label {one.label!r:.80}, and "
-                f"{why or 'its name says nothing of it'}: label a text with it, or leave it out"
-            )
-    return named
+    alone = [name for name in described if name not in seen]
+    texts = class_texts([*described, *sorted(seen - described.keys())], described)
+    are_pairs = any(one.text_pair is not None for one in train)
+    learns = not are_pairs and job.arguments.head_start != "random"
+    known = [name for name in alone if learns and texts[name]]
+    if known:
+        told = ", ".join(known)
+        reporter.tell(f"classes that no text has, known by names and descriptions alone: {told}")
+    if left_out := [name for name in alone if name not in known]:
+        told = ", ".join(left_out)
+        reporter.tell(f"classes left out, which no text has and no name can teach: {told}")
+    return [TextExample("", None, name, 0) for name in known]
 
 
 def _names_of_begun(job: FinetuningJob) -> Sequence[str]:

@@ -53,12 +53,12 @@ class LinearProbe:
 
     @property
     def is_finite(self) -> bool:
-        """Whether no weight and no bias is NaN or infinite."""
+        """Whether every weight and bias is finite."""
         return bool(self.weight.isfinite().all() and self.bias.isfinite().all())
 
     @property
     def beats_chance(self) -> bool:
-        """Whether it is finite, and its loss is below that of constant outputs."""
+        """Whether it is finite and has a lower loss than constant outputs."""
         return self.is_finite and self.loss < self.chance
 
     def outputs(self, states: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -263,9 +263,9 @@ class TopicsCommand(flags.FileArgument, flags.ExamplesFlags, flags.JsonFlag):
         with output_lock(self.out):
             check_topics_directory(self.out)
             report = ReadReport()
-            rows: Any = {"skip_bad_rows": self.skip_bad_rows, "need_text": True}
-            rows |= {"need_label": False, "report": report}
-            examples = list(read_examples(self.file, self.read, **rows))
+            rows: Any = {"need_label": False, "skip_bad_rows": self.skip_bad_rows}
+            reader = read_examples.with_details(need_text=True)
+            examples = list(reader(self.file, self.read, report=report, **rows))
             if any(one.text_pair is not None for one in examples):
                 raise UsageError(f"{self.file} has pairs of texts: name one column with --text")
             embedder = Embedder(self.model, device=self.device, allow_pickle=self.allow_pickle)

@@ -100,10 +100,7 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
 
         with ExitStack() as stack:
             labelling = self._opened(stack)
-            are_single = all(one.text_pair is None for one in labelling.examples)
-            learns_names = self.task == "classify" and are_single and not self.multi_label
-            training = partial(self._training, learns_names)
-            desk = LabelDesk(labelling, None if self.out is None else training)
+            desk = LabelDesk(labelling, None if self.out is None else self._training)
             stack.callback(desk.close)
             labelling.start()
             view = labelling.view()
@@ -200,12 +197,12 @@ class Label(flags.ExamplesFlags, DescriptionsOption):
         store.add(found)
         note(f"{self.out} has {count_of(len(found), 'label')} of {self.labelled} now")
 
-    def _training(self, learns_names: bool, run: Path, report: Path) -> list[str]:
+    def _training(self, run: Path, report: Path) -> list[str]:
         """The command of a training by the default way."""
         words = ["finetune", self.task, self.model, "--train", str(self.out)]
         words += ["--multi-label"] if self.multi_label else []
         words += flags_of(self, PickleOption, flags.DeviceFlag)
-        if learns_names:
+        if self.task == "classify" and not self.multi_label:
             words += flags_of(self, DescriptionsOption)
             words += [] if self.labels is None else ["--labels", self.labels]
         return [*words, "--seed", str(self.seed), "--out", str(run), "--report", str(report)]
