@@ -152,7 +152,7 @@ class FinetuneOptions(TypedDict, total=False):
     class_names: bool | None
     'For classify, begin a new head with the names of the classes as further examples. If not set: by the number of labels.'
     labels: Any
-    'For classify, classes that the model also has where no text has them; their names teach them. So it has those of descriptions.'
+    'For classify, names of all classes. One that no text has yet is learned from its name, or from descriptions.'
     teacher_weight: float
     "Share of the teacher's answers in the loss of a labelled example, above 0 and up to 1."
     teacher_temperature: float
