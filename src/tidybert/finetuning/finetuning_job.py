@@ -81,8 +81,8 @@ class FinetuningOptions(RunOptions, RowsOption, PickleOption, DescriptionsOption
     """``--class-names/--no-class-names``: For classify, begin a new head with the names of the
     classes as further examples. If not set: by the number of labels."""
     labels: Any = option(None, estimator=False, panel="Data")
-    """``--labels NAME,NAME``: For classify, names of all classes. One that no text has yet is learned
-    from its name, or from --descriptions."""
+    """``--labels NAME,NAME``: For classify, names of all classes. One that no text has yet is
+    learned from its name, or from --descriptions."""
     teacher_weight: float = option(0.9, above=0, at_most=1, needs="teacher")
     """Share of the teacher's answers in the loss of a labelled example, above 0 and up to 1."""
     teacher_temperature: float = option(2.0, above=0, needs="teacher")
